@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// clusterFile has three machines in the control plane; RANGE is for their addresses.
+// clusterFile has three control plane machines. RANGE stands for their addresses.
 const clusterFile = `name: trip
 virtualIp: 10.0.0.5
 controlPlaneNodes: 3
@@ -45,7 +45,7 @@ providers:
     workerMachine: *machine
 `
 
-// optionsOf returns the options of the cluster file with a range of addresses and a flavor.
+// optionsOf returns the options for the cluster file with the given addresses and flavor.
 func optionsOf(t *testing.T, addresses, flavor string) Options {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cluster.yaml")
@@ -66,7 +66,7 @@ func optionsOf(t *testing.T, addresses, flavor string) Options {
 	}
 }
 
-// object returns a manifest.
+// object returns the manifest of an object.
 func (o Options) object(t *testing.T, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 
@@ -81,7 +81,7 @@ func (o Options) object(t *testing.T, kind, name string) *unstructured.Unstructu
 	return nil
 }
 
-// change sets a field of a manifest. path is separated by dots.
+// change sets a field in a manifest. path has dots between its fields.
 func (o Options) change(t *testing.T, kind, name, path string, value any) {
 	t.Helper()
 	object := o.object(t, kind, name).Object
@@ -90,7 +90,7 @@ func (o Options) change(t *testing.T, kind, name, path string, value any) {
 	}
 }
 
-// filesOfCloudConfig returns the files of a cloud-config, by path.
+// filesOfCloudConfig returns the content of the files in a cloud-config, by path.
 func filesOfCloudConfig(t *testing.T, data []byte) map[string]string {
 	t.Helper()
 	var config struct {
@@ -102,7 +102,7 @@ func filesOfCloudConfig(t *testing.T, data []byte) map[string]string {
 
 	out := map[string]string{}
 	for _, file := range config.Files {
-		out[file.Path] = strings.TrimSuffix(file.Content, "\n") // added by the template
+		out[file.Path] = strings.TrimSuffix(file.Content, "\n") // the template adds it
 	}
 
 	return out
@@ -208,7 +208,7 @@ func TestWhatABootstrapVMCannotBeMadeOf(t *testing.T) {
 	}
 }
 
-// setRange changes the addresses of all machines after the cluster file was checked.
+// setRange changes the addresses of all machines after the check of the cluster file.
 func (o Options) setRange(t *testing.T, addresses string) {
 	t.Helper()
 
@@ -280,7 +280,7 @@ func TestWhatIsKeptOfAVM(t *testing.T) {
 	}
 }
 
-// expectKept checks the saved files: they have keys of the VM, and none of the engine.
+// expectKept checks the saved files. They must have the keys of the VM, and no credentials of the engine.
 func (v *VM) expectKept(t *testing.T) {
 	t.Helper()
 
@@ -309,9 +309,10 @@ func TestWhichChangesAreRefusedOnceTheVMKnowsMachines(t *testing.T) {
 	}
 }
 
-// TestASecondCommandDoesNotWriteOverABootstrapVM has two commands: neither found a bootstrap VM, and each decided one.
+// TestASecondCommandDoesNotWriteOverABootstrapVM has two commands that found no bootstrap VM. Each has decided the
+// settings of a new one.
 func TestASecondCommandDoesNotWriteOverABootstrapVM(t *testing.T) {
-	t.Cleanup(xdg.Reload) // after the environment is back
+	t.Cleanup(xdg.Reload) // after the environment is restored
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	xdg.Reload()
 
@@ -322,10 +323,10 @@ func TestASecondCommandDoesNotWriteOverABootstrapVM(t *testing.T) {
 	check.Error(t, first.checkOnly(), "")
 	check.Error(t, first.saveFiles(), "")
 	check.Error(t, second.checkOnly(), "another olvmctl has begun to make the bootstrap VM trip-bootstrap")
-	check.Error(t, first.checkOnly(), "") // this one continues
+	check.Error(t, first.checkOnly(), "") // this command continues
 }
 
-// TestNoOtherVMIsBegunWhileOneIsForgotten has a second start while the first command removes its files.
+// TestNoOtherVMIsBegunWhileOneIsForgotten starts a second command while the first command removes the files of the VM.
 func TestNoOtherVMIsBegunWhileOneIsForgotten(t *testing.T) {
 	testenv.EmptyState(t)
 
@@ -347,7 +348,7 @@ func TestNoOtherVMIsBegunWhileOneIsForgotten(t *testing.T) {
 	check.Equal(t, "whether the other VM is kept", second.Exists(), true)
 }
 
-// TestABootstrapVMIsNotMadeWithoutALock has the user's state on a file system without locks.
+// TestABootstrapVMIsNotMadeWithoutALock has the state folder of the user on a file system without locks.
 func TestABootstrapVMIsNotMadeWithoutALock(t *testing.T) {
 	testenv.EmptyState(t)
 	t.Cleanup(filelock.FailForTest(syscall.ENOLCK))

@@ -28,16 +28,16 @@ import (
 // apiServerPort is the port of the API server in the VM.
 const apiServerPort = 6443
 
-// Options define the cluster of a VM.
+// Options describe the cluster that a bootstrap VM is for.
 type Options struct {
 	Namespace, Cluster string
-	// Manifests of the cluster.
+	// Manifests are the manifests of the cluster.
 	Manifests []*unstructured.Unstructured
-	// Engine of the cluster. Its credentials are not saved.
+	// Engine is the connection to the engine of the cluster. Its credentials are not saved.
 	Engine engine.Config
 }
 
-// parts are the objects of a cluster used for its bootstrap VM.
+// parts are the objects of the cluster needed for its bootstrap VM.
 type parts struct {
 	cluster     clusterv1.Cluster
 	olvmCluster infrav1.OLVMCluster
@@ -47,8 +47,8 @@ type parts struct {
 	template     infrav1.OLVMMachineTemplate
 }
 
-// New decides the settings of a cluster's VM. It saves nothing, and asks no engine. The error names objects missing
-// from the manifests.
+// New returns the bootstrap VM for a cluster, with all settings decided. It saves nothing, and makes no requests to the
+// engine. If the manifests lack objects, the error names these objects.
 func New(o Options) (*VM, error) {
 	found, err := partsOf(o)
 	if err != nil {
@@ -122,7 +122,7 @@ func partsOf(o Options) (parts, error) {
 	return out, err
 }
 
-// findManifest reads the manifest of an object.
+// findManifest decodes the manifest of an object.
 func findManifest(o Options, kind, name string, into any) error {
 	for _, object := range o.Manifests {
 		if object.GetKind() != kind || object.GetName() != name {
@@ -140,7 +140,7 @@ func findManifest(o Options, kind, name string, into any) error {
 	return manifestError("there is no %s %s among the manifests", kind, name)
 }
 
-// machineOf returns a machine of the control plane, without anything shared with others or useful only to pods.
+// machineOf returns the spec of a control plane machine. It omits what machines share, and what only pods need.
 func machineOf(template infrav1.OLVMMachineTemplate) infrav1.OLVMMachineSpec {
 	out := *template.Spec.Template.Spec.DeepCopy()
 	out.AdditionalNetworks = nil
@@ -150,14 +150,14 @@ func machineOf(template infrav1.OLVMMachineTemplate) infrav1.OLVMMachineSpec {
 	return out
 }
 
-// inlineUserData makes the engine deliver user data, because there is no manager yet.
+// inlineUserData makes the engine deliver the user data, because there is no manager yet.
 func inlineUserData(data *infrav1.UserData) {
 	if data != nil {
 		data.BootstrapDelivery = ""
 	}
 }
 
-// failureDomainOf returns the first failure domain of the control plane; empty for none.
+// failureDomainOf returns the first failure domain of the control plane, or "" if there is none.
 func failureDomainOf(cluster infrav1.OLVMClusterSpec) string {
 	for _, domain := range cluster.FailureDomains {
 		if domain.IsForControlPlane() {
@@ -168,8 +168,8 @@ func failureDomainOf(cluster infrav1.OLVMClusterSpec) string {
 	return ""
 }
 
-// clusterOf returns the infrastructure of the VM's own cluster: the planned cluster's, without its endpoints, because
-// no machine may have their addresses.
+// clusterOf returns the infrastructure of the VM's own cluster. It is that of the planned cluster without the
+// endpoints, because no machine may have their addresses.
 func clusterOf(of infrav1.OLVMClusterSpec) infrav1.OLVMClusterSpec {
 	out := *of.DeepCopy()
 	out.ControlPlaneEndpoint = infrav1.APIEndpoint{}
@@ -179,7 +179,8 @@ func clusterOf(of infrav1.OLVMClusterSpec) infrav1.OLVMClusterSpec {
 	return out
 }
 
-// chooseAddresses takes the last addresses of the control plane's ranges, because managers give machines the lowest.
+// chooseAddresses chooses the last addresses in the ranges of the control plane, because managers assign the lowest
+// first.
 func (v *VM) chooseAddresses(o Options, found parts) error {
 	nics, err := addressing.BuildNICs(v.Machine, found.olvmCluster.Spec)
 	if err != nil {
@@ -218,7 +219,7 @@ func (v *VM) chooseAddresses(o Options, found parts) error {
 		v.Addresses = append(v.Addresses, pool.ToAddress(last))
 	}
 
-	// The API server uses the first address, so it must have the address family of the cluster's endpoint.
+	// The API server uses the first address, so this address must have the family of the cluster's endpoint.
 	endpoint, err := netip.ParseAddr(found.olvmCluster.Spec.ControlPlaneEndpoint.Host)
 	if err == nil && v.Addresses[0].Is4() != endpoint.Is4() {
 		slices.Reverse(v.Addresses)
@@ -227,7 +228,7 @@ func (v *VM) chooseAddresses(o Options, found parts) error {
 	return nil
 }
 
-// addressesOf returns the future addresses of the cluster's machines.
+// addressesOf returns the addresses that the machines of the cluster will get.
 func addressesOf(o Options) ([]netip.Addr, error) {
 	input, err := planinput.LoadObjects(o.Manifests)
 	if err != nil {
@@ -254,7 +255,8 @@ func addressesOf(o Options) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// extraOf returns the users' additional configurations. The manifests must have the objects containing them.
+// extraOf returns the additional configurations of users. The manifests must include the objects with these
+// configurations.
 func extraOf(o Options, machine infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([]bootstrap.Extra, error) {
 	var out []bootstrap.Extra
 

@@ -23,7 +23,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// CreateOrResume creates the VM with Terraform, or completes an interrupted call. It saves the VM's settings first.
+// CreateOrResume creates the VM with Terraform, or continues an interrupted creation. It first saves the settings of
+// the VM.
 func (v *VM) CreateOrResume(ctx context.Context, config engine.Config) error {
 	return v.runTerraform(ctx, config, func(root *workspace.Root, s *subject) error {
 		if err := v.checkOnly(); err != nil {
@@ -44,7 +45,7 @@ func (v *VM) CreateOrResume(ctx context.Context, config engine.Config) error {
 	})
 }
 
-// checkOnly returns an error if another command has decided the VM's settings since this one looked for it.
+// checkOnly returns an error if another command has meanwhile decided the settings of the VM.
 func (v *VM) checkOnly() error {
 	kept, err := Find(v.Namespace, v.Cluster)
 	if err == nil && kept != nil && kept.UID != v.UID {
@@ -55,7 +56,7 @@ func (v *VM) checkOnly() error {
 	return err
 }
 
-// Remove destroys the VM with Terraform, and removes its saved files. The error names leftovers.
+// Remove destroys the VM with Terraform, and removes its saved files. If it fails, the error names what is left.
 func (v *VM) Remove(ctx context.Context, config engine.Config) error {
 	destroyed := false
 	err := v.runTerraform(ctx, config, func(root *workspace.Root, s *subject) error {
@@ -69,7 +70,7 @@ func (v *VM) Remove(ctx context.Context, config engine.Config) error {
 
 		destroyed = true
 
-		return v.removeFiles() // while no other command can start making one
+		return v.removeFiles() // no other command can start to create a VM now
 	})
 	if err != nil && !destroyed {
 		return fmt.Errorf("the bootstrap VM %s is left: %w", v.Name(), err)
@@ -78,7 +79,7 @@ func (v *VM) Remove(ctx context.Context, config engine.Config) error {
 	return err
 }
 
-// runTerraform calls do with everything needed to run Terraform. Only one process at a time does this.
+// runTerraform calls do with everything needed to run Terraform. Only one process at a time runs it.
 func (v *VM) runTerraform(ctx context.Context, config engine.Config, do func(*workspace.Root, *subject) error) error {
 	return v.withLock(func() error {
 		return localroot.AtEngine(ctx, config, func(session *engine.Client, local *localroot.Runner) error {
@@ -91,7 +92,7 @@ func (v *VM) runTerraform(ctx context.Context, config engine.Config, do func(*wo
 	})
 }
 
-// withLock calls do while no other process makes or removes the VM.
+// withLock calls do while no other process creates or removes the VM.
 func (v *VM) withLock(do func() error) error {
 	release, err := filelock.TakeFile(v.lockFile())
 	if errors.Is(err, filelock.ErrHeld) {
@@ -105,7 +106,7 @@ func (v *VM) withLock(do func() error) error {
 	defer func() {
 		release()
 
-		_ = os.Remove(filepath.Dir(v.dir)) // of the namespace, if it is empty
+		_ = os.Remove(filepath.Dir(v.dir)) // the folder of the namespace, if it is empty
 	}()
 
 	return do()
@@ -119,7 +120,7 @@ type subject struct {
 	built   *desired.Built
 }
 
-// resolveNames resolves the VM's names at the engine.
+// resolveNames resolves the names of the VM in the engine.
 func (s *subject) resolveNames(ctx context.Context) error {
 	v := s.vm
 	nics, err := addressing.BuildNICs(v.Machine, v.OLVMCluster)
@@ -150,7 +151,7 @@ func (s *subject) resolveNames(ctx context.Context) error {
 	return err
 }
 
-// Render renders the VM. It adopts objects made by an interrupted run.
+// Render renders the VM. It adopts objects created by an interrupted run.
 func (s *subject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
 	out := workspace.Configuration{
 		Owner:   s.vm.ownerMark().Comment(),
@@ -182,7 +183,7 @@ func (s *subject) Render(ctx context.Context, state *tfstate.State) (workspace.C
 	return out, err
 }
 
-// refuseReplacement refuses to replace a VM with knowledge about machines of the cluster.
+// refuseReplacement rejects the replacement of a VM that may know machines of the cluster.
 func (s *subject) refuseReplacement(change terraform.Change) string {
 	switch {
 	case !s.vm.Asked:
@@ -207,10 +208,10 @@ func (s *subject) RenderDestroy(context.Context) (workspace.Configuration, error
 	}, err
 }
 
-// Outdated returns false, because the VM's settings are final.
+// Outdated returns false, because the settings of the VM are final.
 func (s *subject) Outdated(client.Object) bool { return false }
 
-// RemoveOrphans removes a VM made by a killed run and missing from the state.
+// RemoveOrphans removes a VM that a killed run has created, but not recorded in the state.
 func (s *subject) RemoveOrphans(
 	ctx context.Context, operation terraform.Operation, before *tfstate.State, _ workspace.LoadFunc,
 ) error {
@@ -225,10 +226,10 @@ func (s *subject) RemoveOrphans(
 	}.Remove(ctx, s.session)
 }
 
-// keeper keeps the state in a file.
+// keeper stores the Terraform state in a file.
 type keeper struct{ vm *VM }
 
-// Load reads the state; nil if there is none.
+// Load reads the state. It returns nil if there is none.
 func (k keeper) Load(context.Context) (*tfstate.State, error) {
 	raw, err := os.ReadFile(k.vm.stateFile())
 	if errors.Is(err, os.ErrNotExist) {
@@ -256,13 +257,13 @@ func (k keeper) Save(_ context.Context, raw []byte, _ string) error {
 	return nil
 }
 
-// MarkApplied records that the whole VM is made.
+// MarkApplied records that the VM is complete.
 func (k keeper) MarkApplied(context.Context, string) error {
 	k.vm.Made = true
 	return k.vm.saveFiles()
 }
 
-// MarkChanging records that the VM may have more than the state.
+// MarkChanging records that the VM may have objects missing from the state.
 func (k keeper) MarkChanging(context.Context, string, string) error {
 	k.vm.Made = false
 	return k.vm.saveFiles()

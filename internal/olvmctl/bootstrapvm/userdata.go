@@ -28,17 +28,18 @@ import (
 )
 
 const (
-	// networkFile has the CNI of the VM: a bridge is enough for one node.
+	// networkFile has the CNI configuration of the VM. For one node, a bridge is enough.
 	networkFile = "/etc/cni/net.d/05-bootstrap.conflist"
-	// staticPods is the kubelet's folder. Static pods in the manifests are for the planned cluster, above all those
-	// holding its endpoint.
+	// staticPods is the kubelet's folder for static pods. Static pods in the manifests are for the planned cluster.
+	// Most of them hold its endpoint.
 	staticPods = "/etc/kubernetes/manifests/"
-	// nodeBits4 and nodeBits6 are the sizes of a node's networks, assigned by kubeadm's controller manager.
+	// nodeBits4 and nodeBits6 are the prefix lengths of a node's networks. kubeadm's controller manager assigns these
+	// networks.
 	nodeBits4 = 24
 	nodeBits6 = 64
 )
 
-// buildUserData creates keys and certificates, the user data of the kubeadm bootstrap provider, and a kubeconfig.
+// buildUserData creates keys and certificates, the user data from the kubeadm bootstrap provider, and a kubeconfig.
 func (v *VM) buildUserData(o Options, found parts) error {
 	config := found.controlPlane.Spec.KubeadmConfigSpec
 	cluster := clusterConfiguration(config.ClusterConfiguration)
@@ -71,8 +72,8 @@ func (v *VM) buildUserData(o Options, found parts) error {
 	return v.buildKubeconfig(cluster.ControlPlaneEndpoint, certificates)
 }
 
-// clusterConfiguration returns the settings useful for a cluster of one machine: the sources of its images. Options of
-// the API server and an external etcd belong to the planned cluster.
+// clusterConfiguration returns the settings that apply to a cluster of one machine: the sources of its images. Options
+// of the API server and an external etcd are only for the planned cluster.
 func clusterConfiguration(of bootstrapv1.ClusterConfiguration) bootstrapv1.ClusterConfiguration {
 	out := bootstrapv1.ClusterConfiguration{
 		ImageRepository:     of.ImageRepository,
@@ -84,7 +85,7 @@ func clusterConfiguration(of bootstrapv1.ClusterConfiguration) bootstrapv1.Clust
 	return out
 }
 
-// controlPlaneInput returns the bootstrap provider's input for user data, without certificates.
+// controlPlaneInput returns the input of the bootstrap provider for user data, without certificates.
 func (v *VM) controlPlaneInput(
 	o Options, config bootstrapv1.KubeadmConfigSpec, cluster bootstrapv1.ClusterConfiguration,
 ) (*cloudinit.ControlPlaneInput, error) {
@@ -105,7 +106,7 @@ func (v *VM) controlPlaneInput(
 		return nil, manifestError("the configuration of kubeadm: %w", err)
 	}
 
-	// It runs only the management plane, and there is no other machine for it.
+	// This node runs only the management plane, and no other machine can run it.
 	start := bootstrapv1.InitConfiguration{NodeRegistration: config.InitConfiguration.NodeRegistration}
 	start.NodeRegistration.Taints = &[]corev1.Taint{}
 	startText, err := kubeadmtypes.MarshalInitConfigurationForVersion(&start, version)
@@ -152,7 +153,7 @@ func ntpOf(config bootstrapv1.KubeadmConfigSpec) *bootstrapv1.NTP {
 	return &config.NTP
 }
 
-// usersOf returns users without passwords, because those are in Secrets.
+// usersOf returns users without their passwords, because the passwords are in Secrets.
 func usersOf(users []bootstrapv1.User) []bootstrapv1.User {
 	out := slices.Clone(users)
 	for i := range out {
@@ -162,7 +163,7 @@ func usersOf(users []bootstrapv1.User) []bootstrapv1.User {
 	return out
 }
 
-// filesOf returns the files of control plane machines, with their contents.
+// filesOf returns the files of control plane machines, with their content.
 func filesOf(o Options, files []bootstrapv1.File) ([]bootstrapv1.File, error) {
 	var out []bootstrapv1.File
 
@@ -186,7 +187,7 @@ func filesOf(o Options, files []bootstrapv1.File) ([]bootstrapv1.File, error) {
 	return out, nil
 }
 
-// valueOf returns a value of a Secret or ConfigMap among the manifests.
+// valueOf returns a value of a Secret or ConfigMap in the manifests.
 func valueOf(o Options, kind, name, key string) ([]byte, error) {
 	for _, object := range o.Manifests {
 		if object.GetKind() != kind || object.GetName() != name {
@@ -211,7 +212,7 @@ func valueOf(o Options, kind, name, key string) ([]byte, error) {
 		"could have it; write the content into the manifests", key, kind, name)
 }
 
-// cniFile returns the file of the CNI.
+// cniFile returns the file with the CNI configuration.
 func (v *VM) cniFile() (bootstrapv1.File, error) {
 	var ranges [][]map[string]string
 	var routes []map[string]string
@@ -260,7 +261,7 @@ func (v *VM) cniFile() (bootstrapv1.File, error) {
 	}, err
 }
 
-// buildKubeconfig creates the kubeconfig of the VM's administrator.
+// buildKubeconfig creates the kubeconfig for the administrator of the VM's cluster.
 func (v *VM) buildKubeconfig(endpoint string, certificates secret.Certificates) error {
 	pair := certificates.GetByPurpose(secret.ClusterCA).KeyPair
 	ca, err := certs.DecodeCertPEM(pair.Cert)

@@ -1,8 +1,9 @@
-// Package bootstrapvm makes a temporary VM: the management cluster of a cluster until the cluster manages itself.
+// Package bootstrapvm creates a temporary VM. It is the management cluster of a cluster until the cluster manages
+// itself.
 //
-// The VM is a cluster of one machine: kubeadm from the image of the control plane's machines, and a bridge as CNI. Its
-// settings are decided once and saved in a folder of the user, next to Terraform's state. Thereby an interrupted
-// operation resumes with the same VM.
+// The VM is a cluster of one machine. It uses kubeadm from the image of the control plane's machines, and a bridge as
+// its CNI. Its settings are decided once, and are saved in a folder of the user, beside the Terraform state. An
+// interrupted operation can therefore continue with the same VM.
 package bootstrapvm
 
 import (
@@ -24,7 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// suffix follows the cluster's name in the VM's name.
+// suffix is appended to the name of the cluster to name the VM.
 const suffix = "-bootstrap"
 
 // VM is the bootstrap VM of a cluster.
@@ -33,46 +34,46 @@ type VM struct {
 	record
 }
 
-// record has the settings of a VM. It has secrets: the keys of its cluster are in its user data.
+// record has the saved settings of a VM. It is secret, because the user data contains the keys of the VM's cluster.
 type record struct {
-	// Namespace and Cluster identify the cluster created from it.
+	// Namespace and Cluster identify the cluster that the VM creates.
 	Namespace string `json:"namespace"`
 	Cluster   string `json:"cluster"`
-	// UID is in the mark of the VM.
+	// UID is the UID in the owner mark of the VM.
 	UID string `json:"uid"`
-	// URL, CA and Insecure are the connection to the engine.
+	// URL, CA and Insecure describe the connection to the engine.
 	URL      string `json:"url"`
 	CA       []byte `json:"ca,omitempty"`
 	Insecure bool   `json:"insecure,omitempty"`
-	// Version of Kubernetes.
+	// Version is the Kubernetes version.
 	Version string `json:"version"`
-	// Machine and OLVMCluster are the specs for the VM.
+	// Machine and OLVMCluster are the specs used for the VM.
 	Machine       infrav1.OLVMMachineSpec `json:"machine"`
 	OLVMCluster   infrav1.OLVMClusterSpec `json:"olvmCluster"`
 	FailureDomain string                  `json:"failureDomain,omitempty"`
-	// Network of its pods and services.
+	// Network is the network of its pods and Services.
 	Network clusterv1.ClusterNetwork `json:"network"`
-	// Addresses of its network interface, named NIC in the engine.
+	// NIC is the name of its network interface in the engine. Addresses are the addresses of this interface.
 	NIC       string         `json:"nic"`
 	Addresses []ipam.Address `json:"addresses"`
-	// Data is the bootstrap provider's user data, and Extra the users' additions.
+	// Data is the user data from the bootstrap provider, and Extra are the additions of users.
 	Format bootstrap.Format  `json:"format"`
 	Data   []byte            `json:"data"`
 	Extra  []bootstrap.Extra `json:"extra,omitempty"`
-	// Kubeconfig of its administrator.
+	// Kubeconfig is the administrator's kubeconfig.
 	Kubeconfig []byte `json:"kubeconfig"`
-	// Made reports whether Terraform has made all of it.
+	// Made reports whether Terraform has created the complete VM.
 	Made bool `json:"made"`
-	// Asked reports whether the manifests of the cluster were applied to it. If so, it may be the only one to know some
-	// machines.
+	// Asked reports whether the manifests of the cluster were applied to the VM. If they were, some machines may be
+	// known only to this VM.
 	Asked bool `json:"asked"`
 	// Moved reports whether a move of the cluster into itself has begun.
 	Moved bool `json:"moved,omitempty"`
-	// Workload is the file for the kubeconfig of the cluster; empty before Asked.
+	// Workload is the path for the kubeconfig of the cluster. It is empty before Asked is set.
 	Workload string `json:"workload,omitempty"`
 }
 
-// rootDir is the folder with a folder for each bootstrap VM of the user.
+// rootDir returns the folder with one folder for each bootstrap VM of the user.
 func rootDir() string { return filepath.Join(xdg.StateHome, "capolvm", "bootstrap") }
 
 func folderOf(namespace, cluster string) string { return filepath.Join(rootDir(), namespace, cluster) }
@@ -80,14 +81,14 @@ func folderOf(namespace, cluster string) string { return filepath.Join(rootDir()
 func (v *VM) recordFile() string { return filepath.Join(v.dir, "vm.json") }
 func (v *VM) stateFile() string  { return filepath.Join(v.dir, "terraform.tfstate") }
 
-// lockFile returns the lock, outside the folder of the VM, so it survives the folder's removal.
+// lockFile returns the path of the lock. It is outside the folder of the VM, so the lock outlives this folder.
 func (v *VM) lockFile() string { return v.dir + ".lock" }
 
-// KubeconfigFile returns the file for its administrator.
+// KubeconfigFile returns the path of the administrator's kubeconfig.
 func (v *VM) KubeconfigFile() string { return filepath.Join(v.dir, "admin.kubeconfig") }
 
-// Find returns the bootstrap VM of a cluster begun on this machine; nil for none. An empty namespace means any with a
-// cluster of this name, if there is only one.
+// Find returns the bootstrap VM that was begun for a cluster on this machine, or nil. If namespace is empty, Find
+// searches all namespaces. Only one of them may have a cluster with this name.
 func Find(namespace, cluster string) (*VM, error) {
 	for _, name := range []string{namespace, cluster} {
 		if name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
@@ -126,16 +127,16 @@ func Find(namespace, cluster string) (*VM, error) {
 // Name returns the name of the VM, which is also the host name of its guest.
 func (v *VM) Name() string { return v.Cluster + suffix }
 
-// Address returns the address of its API server.
+// Address returns the address of the VM's API server.
 func (v *VM) Address() string { return v.Addresses[0].Addr().String() }
 
-// Exists reports whether this machine has its record.
+// Exists reports whether this machine has a record of the VM.
 func (v *VM) Exists() bool {
 	_, err := os.Stat(v.recordFile())
 	return err == nil
 }
 
-// Engine returns the connection to its engine, without credentials.
+// Engine returns the connection to the engine of the VM, without credentials.
 func (v *VM) Engine() engine.Config {
 	return engine.Config{URL: v.URL, CA: v.CA, Insecure: v.Insecure}
 }
@@ -144,8 +145,8 @@ func (v *VM) ownerMark() ownermark.Owner {
 	return ownermark.Owner{Namespace: v.Namespace, Name: v.Name(), UID: v.UID}
 }
 
-// MarkAsked records that the manifests of the cluster are applied to it from now on. workload is the file for the
-// cluster's kubeconfig.
+// MarkAsked records that the manifests of the cluster will now be applied to the VM. workload is the path for the
+// kubeconfig of the cluster.
 func (v *VM) MarkAsked(workload string) error {
 	if v.Asked && v.Workload == workload {
 		return nil
@@ -156,8 +157,8 @@ func (v *VM) MarkAsked(workload string) error {
 	return v.saveFiles()
 }
 
-// MarkMoved records that the cluster is moved into itself from now on. A missing Cluster in the VM then no longer means
-// that there is none.
+// MarkMoved records that the move of the cluster into itself begins. If the VM then has no Cluster, the cluster may
+// exist nevertheless.
 func (v *VM) MarkMoved() error {
 	if v.Moved {
 		return nil
@@ -179,7 +180,7 @@ func (v *VM) saveFiles() error {
 		err = writeFile(v.KubeconfigFile(), v.Kubeconfig)
 	}
 
-	// The record comes last, so everything needed exists if it does.
+	// Write the record last: if it exists, all other files exist, too.
 	if err == nil {
 		err = writeFile(v.recordFile(), content)
 	}
@@ -191,23 +192,23 @@ func (v *VM) saveFiles() error {
 	return nil
 }
 
-// removeFiles removes its saved files.
+// removeFiles removes the saved files of the VM.
 func (v *VM) removeFiles() error {
-	// The record goes first: without it, the VM does not count.
+	// Remove the record first: without it, the VM does not count.
 	err := errors.Join(os.Remove(v.recordFile()), os.RemoveAll(v.dir))
 	if err != nil {
 		return fmt.Errorf("failed to remove what is kept of the bootstrap VM: %w", err)
 	}
 
-	_ = os.Remove(filepath.Dir(v.dir)) // of the namespace, if it is empty
+	_ = os.Remove(filepath.Dir(v.dir)) // the folder of the namespace, if it is empty
 
 	return nil
 }
 
-// writeFile replaces a file of secrets atomically: an interrupt or a power cut leaves the previous one.
+// writeFile replaces a secret file atomically. After an interrupt or a power failure, the previous file remains.
 func writeFile(path string, content []byte) error { return atomicfile.Write(path, content, 0o600) }
 
-// manifestError returns an error about an object needed by a bootstrap VM and missing from the manifests.
+// manifestError returns an error about an object that a bootstrap VM needs but the manifests lack.
 func manifestError(format string, args ...any) error {
 	return fmt.Errorf("--bootstrap vm: "+format, args...)
 }

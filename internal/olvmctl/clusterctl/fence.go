@@ -19,7 +19,7 @@ type fencedProxy struct {
 	mayAct func(context.Context) error
 }
 
-// NewClient makes a client.
+// NewClient returns a client for the management cluster.
 func (p *fencedProxy) NewClient(ctx context.Context) (client.Client, error) {
 	plain, err := p.Proxy.NewClient(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func (p *fencedProxy) NewClient(ctx context.Context) (client.Client, error) {
 	return &fencedclient.Client{Client: plain, MayAct: p.mayAct}, nil
 }
 
-// newFence has clusterctl ask the fences of management clusters, by the paths of their kubeconfigs.
+// newFence makes clusterctl ask the fences of management clusters. The keys of fences are the paths of kubeconfigs.
 func newFence(
 	ctx context.Context, configuration string, fences map[string]func(context.Context) error,
 ) (clusterctl.Option, error) {

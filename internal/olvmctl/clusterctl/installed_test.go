@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAKindAloneIsNoProvider has leftovers of an installation interrupted after creating the kinds.
+// TestAKindAloneIsNoProvider has the remains of an installation that was interrupted after it created the kinds.
 func TestAKindAloneIsNoProvider(t *testing.T) {
 	core := needed[0]
 	labelled := metav1.ObjectMeta{

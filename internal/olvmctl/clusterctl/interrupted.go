@@ -19,13 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// maxOwners limits the depth of owners above an object, because loops are endless.
+// maxOwners is the maximum number of owners followed above an object, because owners can form a loop.
 const maxOwners = 10
 
-// IsCopyComplete reports whether an interrupted move of a namespace had copied all objects. clusterctl copies all
-// objects before it deletes the first one. Thus the copy is complete if the target lacks none, or has one already
-// missing from the source. Only objects of the moving Clusters prove the latter: the target's namespace may have other
-// clusters, too.
+// IsCopyComplete reports whether an interrupted move of a namespace has copied all objects. clusterctl copies all
+// objects before it deletes the first one. The copy is therefore complete if the target lacks no object, or if it has
+// an object already missing at the source. Only objects of the moving Clusters prove the latter, because the namespace
+// of the target may have other clusters.
 func IsCopyComplete(ctx context.Context, from, to Management, namespace string, clusters []string) (bool, error) {
 	source, err := listMovedObjects(ctx, from.Client, namespace)
 	if err != nil {
@@ -59,7 +59,7 @@ func IsCopyComplete(ctx context.Context, from, to Management, namespace string, 
 	return copies.Difference(source).Len() > 0 || target.IsSuperset(source), nil
 }
 
-// belongsToClusters reports whether an object is one of these Clusters, or belongs to one.
+// belongsToClusters reports whether an object is one of the Clusters, or belongs to one of them.
 func belongsToClusters(
 	object *metav1.PartialObjectMetadata, all map[string]*metav1.PartialObjectMetadata, clusters []string, depth int,
 ) bool {
@@ -81,7 +81,7 @@ func belongsToClusters(
 	return false
 }
 
-// ListOverwritten returns the target's objects overwritten by a move of a namespace, as kind and name.
+// ListOverwritten returns the objects of the target that a move of a namespace would overwrite, as kind and name.
 func ListOverwritten(ctx context.Context, from, to Management, namespace string) ([]string, error) {
 	source, err := listMovedObjects(ctx, from.Client, namespace)
 	if err != nil {
@@ -104,9 +104,9 @@ func ListOverwritten(ctx context.Context, from, to Management, namespace string)
 	return sets.List(out), nil
 }
 
-// DiscardCopies removes leftovers of an interrupted move from a namespace: the objects also present at the other end.
-// Their Clusters are paused, so no controller acts on the deletion. The Clusters go last, because they show that there
-// is more.
+// DiscardCopies deletes the copies left by an interrupted move in a namespace. They are the objects that the other end
+// has, too. Their Clusters are paused, so no controller reacts to the deletion. It deletes the Clusters last, because a
+// Cluster shows that more objects are left.
 func DiscardCopies(ctx context.Context, in, other Management, namespace string) error {
 	kept, err := listMovedObjects(ctx, other.Client, namespace)
 	if err != nil {
@@ -135,7 +135,7 @@ func DiscardCopies(ctx context.Context, in, other Management, namespace string) 
 	return nil
 }
 
-// lastOf returns 1 for a Cluster and 0 for anything else.
+// lastOf returns 1 for a Cluster, and 0 for other objects.
 func lastOf(object *metav1.PartialObjectMetadata) int {
 	if isCluster(object) {
 		return 1
@@ -144,7 +144,7 @@ func lastOf(object *metav1.PartialObjectMetadata) int {
 	return 0
 }
 
-// discardObject deletes one object like clusterctl after copying it: without its controller's cleanup.
+// discardObject deletes one object as clusterctl does after copying: without the cleanup of its controller.
 func discardObject(ctx context.Context, c client.Client, object *metav1.PartialObjectMetadata) error {
 	mark := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, clusterctlv1.DeleteForMoveAnnotation)
 	free := []byte(`{"metadata":{"finalizers":null}}`)
@@ -165,7 +165,7 @@ func discardObject(ctx context.Context, c client.Client, object *metav1.PartialO
 	return nil
 }
 
-// listMovedObjects returns a namespace's objects moved by clusterctl, as kind and name.
+// listMovedObjects returns the objects of a namespace that clusterctl moves, as kind and name.
 func listMovedObjects(ctx context.Context, c client.Client, namespace string) (sets.Set[string], error) {
 	all, err := listObjects(ctx, c, namespace)
 	out := sets.New[string]()
@@ -179,10 +179,10 @@ func listMovedObjects(ctx context.Context, c client.Client, namespace string) (s
 	return out, err
 }
 
-// nameOf returns kind and name of an object.
+// nameOf returns the kind and the name of an object.
 func nameOf(object *metav1.PartialObjectMetadata) string { return object.Kind + "/" + object.Name }
 
-// listObjects returns a namespace's objects of kinds moved by clusterctl.
+// listObjects returns the objects of a namespace whose kinds clusterctl moves.
 func listObjects(ctx context.Context, c client.Client, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	kinds, err := findMovedKinds(ctx, c)
 	if err != nil {
@@ -209,8 +209,8 @@ func listObjects(ctx context.Context, c client.Client, namespace string) ([]meta
 	return out, nil
 }
 
-// findMovedKinds returns the kinds of the providers, and Secrets and ConfigMaps. It uses discovery, because the CRDs
-// themselves are megabytes.
+// findMovedKinds returns the kinds of the providers, and also Secret and ConfigMap. It uses discovery, because the CRDs
+// themselves have several megabytes.
 func findMovedKinds(ctx context.Context, c client.Client) ([]schema.GroupVersionKind, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinitionList"))

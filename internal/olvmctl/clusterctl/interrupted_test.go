@@ -30,8 +30,8 @@ func crd(kind, plural string) *apiextensionsv1.CustomResourceDefinition {
 	return out
 }
 
-// with returns a management cluster with objects of a Cluster, and an unmoved Secret. Objects without a kind in their
-// names are Machines.
+// with returns a management cluster with the objects of a Cluster, and with a Secret that does not move. Objects whose
+// names have no kind are Machines.
 func with(t *testing.T, unmoved string, names ...string) Management {
 	t.Helper()
 

@@ -7,10 +7,10 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// retrying is clusterctl's message, at a hidden level, after a refusal by the API server.
+// retrying is a message of clusterctl after the API server has rejected a request. Its log level is normally hidden.
 const retrying = "Retrying with backoff"
 
-// sink converts clusterctl's log to lines for users.
+// sink converts the log of clusterctl to lines for users.
 type sink struct {
 	say  func(format string, args ...any)
 	last string

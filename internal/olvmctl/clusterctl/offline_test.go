@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestProvidersThatCannotBeFetchedSayWhatWorksWithoutTheInternet has typical network errors, and others.
+// TestProvidersThatCannotBeFetchedSayWhatWorksWithoutTheInternet has typical network errors, and other errors.
 func TestProvidersThatCannotBeFetchedSayWhatWorksWithoutTheInternet(t *testing.T) {
 	for name, test := range map[string]struct {
 		err    error

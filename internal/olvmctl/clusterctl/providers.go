@@ -1,5 +1,6 @@
-// Package clusterctl installs Cluster API and its providers into management clusters, and moves clusters between them.
-// It uses clusterctl's own library, adds the provider unknown to clusterctl, and accepts providers installed by others.
+// Package clusterctl installs Cluster API and its providers in management clusters, and moves clusters between them. It
+// uses the library of clusterctl. It adds this provider, which clusterctl does not know, and accepts providers
+// installed by others.
 package clusterctl
 
 import (
@@ -34,7 +35,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/scratchdir"
 )
 
-// URL of our provider's releases, in the format of clusterctl's configuration.
+// URL is the URL of this provider's releases, in the format of clusterctl's configuration.
 const URL = "https://github.com/capolvm/cluster-api-provider-olvm/releases/latest/infrastructure-components.yaml"
 
 // InfrastructureGroup is the API group of all infrastructure providers.
@@ -42,17 +43,17 @@ const InfrastructureGroup = "infrastructure.cluster.x-k8s.io"
 
 // Infrastructure is an infrastructure provider.
 type Infrastructure struct {
-	// Name in clusterctl.
+	// Name is the name of the provider in clusterctl.
 	Name string
-	// ClusterKind and MachineKind are its kinds.
+	// ClusterKind and MachineKind are kinds of the provider.
 	ClusterKind, MachineKind string
-	// ImageField of its machines names their image.
+	// ImageField is the field of a machine that names its image.
 	ImageField string
-	// Variables of its components, unless clusterctl's configuration sets them.
+	// Variables are variables of its components. Variables in clusterctl's configuration take precedence.
 	Variables map[string]string
 }
 
-// OLVM is our provider.
+// OLVM is this provider.
 var OLVM = Infrastructure{
 	Name:        "olvm",
 	ClusterKind: "OLVMCluster",
@@ -60,7 +61,8 @@ var OLVM = Infrastructure{
 	ImageField:  "vmTemplateName",
 }
 
-// OCI is Oracle's provider for its cloud. Its manager has no credentials: clusters name an OCIClusterIdentity.
+// OCI is Oracle's provider for Oracle Cloud. Its manager has no credentials, because clusters name an
+// OCIClusterIdentity.
 var OCI = Infrastructure{
 	Name:        "oci",
 	ClusterKind: "OCICluster",
@@ -69,39 +71,39 @@ var OCI = Infrastructure{
 	Variables:   map[string]string{"INIT_OCI_CLIENTS_ON_STARTUP": "false"},
 }
 
-// featureGates are variables of Cluster API's own providers, for images with Ignition and for ClusterClasses.
+// featureGates are variables of Cluster API's own providers. Images with Ignition and ClusterClasses need them.
 var featureGates = map[string]string{"EXP_KUBEADM_BOOTSTRAP_FORMAT_IGNITION": "true", "CLUSTER_TOPOLOGY": "true"}
 
-// clusterctlManager is the field manager of clusterctl and its library: the name of their user agent.
+// clusterctlManager is the field manager of clusterctl and its library. It is the name of their user agent.
 const clusterctlManager = "clusterctl"
 
-// pollInterval is the interval of checking Deployments and moves.
+// pollInterval is the interval between checks of Deployments and moves.
 const pollInterval = time.Second
 
-// Providers has the sources of providers.
+// Providers configures where to get providers.
 type Providers struct {
-	// Config is clusterctl's configuration file; empty means clusterctl's own.
+	// Config is the configuration file of clusterctl. If empty, it is clusterctl's default file.
 	Config string
-	// Version of our provider, such as v0.1.0; empty means the newest.
+	// Version is the version of this provider, such as v0.1.0. If empty, it is the newest version.
 	Version string
-	// Timeout of each wait.
+	// Timeout bounds each wait.
 	Timeout time.Duration
-	// Progress receives lines for users; nil discards them.
+	// Progress receives lines for users. If nil, the lines are discarded.
 	Progress func(format string, args ...any)
 }
 
 // Management is a management cluster.
 type Management struct {
-	// Kubeconfig is a file; empty means kubectl's default.
+	// Kubeconfig is a file. If empty, it is kubectl's default.
 	Kubeconfig string
-	// Config is the content of the kubeconfig; nil lets clusterctl read the file repeatedly.
+	// Config is the content of the kubeconfig. If nil, clusterctl reads the file several times.
 	Config *clientcmdapi.Config
 	Client client.Client
-	// MayAct returns an error if a move may not write now. Client asks it, too. nil always allows it.
+	// MayAct returns an error if a move may not write now. Client calls it, too. If nil, a move may always write.
 	MayAct func(context.Context) error
 }
 
-// writeKubeconfig returns an unchanging kubeconfig; done removes it.
+// writeKubeconfig returns a kubeconfig that does not change. done removes it.
 func (m Management) writeKubeconfig() (_ clusterctl.Kubeconfig, done func(), err error) {
 	if m.Config == nil {
 		return clusterctl.Kubeconfig{Path: m.Kubeconfig}, func() {}, nil
@@ -120,7 +122,7 @@ func (m Management) writeKubeconfig() (_ clusterctl.Kubeconfig, done func(), err
 	return clusterctl.Kubeconfig{Path: path, Context: m.Config.CurrentContext}, done, nil
 }
 
-// provider is a needed provider, identified by one of its kinds.
+// provider is a provider needed by olvmctl. One of its kinds identifies it.
 type provider struct {
 	label, name, group, kind string
 }
@@ -137,8 +139,8 @@ func (p *Providers) reportProgress(format string, args ...any) {
 	}
 }
 
-// EnsureInstalled installs the missing providers in a cluster, and waits until all managers are available. It leaves
-// existing providers unchanged, whoever installed them. It returns the installed ones.
+// EnsureInstalled installs the missing providers in a cluster, and waits until all their managers are available. It
+// does not change existing providers, even if others have installed them. It returns the providers it has installed.
 func (p *Providers) EnsureInstalled(ctx context.Context, m Management, on ...Infrastructure) ([]string, error) {
 	var missing []provider
 	all := slices.Clone(needed)
@@ -184,7 +186,7 @@ func labelsOf(list []provider) []string {
 	return out
 }
 
-// servesKind reports whether the API server serves a provider's kind.
+// servesKind reports whether the API server serves the kind of a provider.
 func servesKind(c client.Client, wanted provider) (bool, error) {
 	_, err := c.RESTMapper().RESTMapping(schema.GroupKind{Group: wanted.group, Kind: wanted.kind})
 	switch {
@@ -197,9 +199,10 @@ func servesKind(c client.Client, wanted provider) (bool, error) {
 	return false, fmt.Errorf("failed to ask the management cluster for its kinds: %w", err)
 }
 
-// isInstalled reports whether a provider is present. Its kind must be served, and either clusterctl's inventory lists
-// it, or others have created a Deployment of it. clusterctl creates the kinds first and the inventory entry last.
-// Without an entry, kinds and clusterctl's Deployments are leftovers of an interrupted installation.
+// isInstalled reports whether a provider is installed. The API server must serve its kind. In addition, clusterctl's
+// inventory must list it, or others must have created a Deployment for it. clusterctl creates the kinds first, and the
+// inventory entry last. Without this entry, kinds and Deployments of clusterctl are left from an interrupted
+// installation.
 func isInstalled(ctx context.Context, c client.Client, wanted provider) (bool, error) {
 	served, err := servesKind(c, wanted)
 	if err != nil || !served {
@@ -220,7 +223,7 @@ func isInstalled(ctx context.Context, c client.Client, wanted provider) (bool, e
 	}), err
 }
 
-// listLabelled returns a provider's objects of one kind; none if the kind is not served.
+// listLabelled returns the objects of one kind that belong to a provider. It returns none if the kind is not served.
 func listLabelled(
 	ctx context.Context, c client.Client, kind schema.GroupVersionKind, of provider,
 ) ([]metav1.PartialObjectMetadata, error) {
@@ -234,7 +237,7 @@ func listLabelled(
 	return list.Items, nil
 }
 
-// installMissing installs the missing providers with clusterctl, with cert-manager if necessary.
+// installMissing installs the missing providers with clusterctl. If necessary, it also installs cert-manager.
 func (p *Providers) installMissing(
 	ctx context.Context, m Management, missing []provider, variables map[string]string,
 ) error {
@@ -251,7 +254,7 @@ func (p *Providers) installMissing(
 	defer remove()
 	options := clusterctl.InitOptions{
 		Kubeconfig: kubeconfig, WaitProviders: false,
-		// Only the missing ones: on its first run, clusterctl would install all.
+		// Install only the missing providers: in its first run, clusterctl would install all of them.
 		CoreProvider:          clusterctl.NoopProvider,
 		BootstrapProviders:    []string{clusterctl.NoopProvider},
 		ControlPlaneProviders: []string{clusterctl.NoopProvider},
@@ -280,7 +283,7 @@ func (p *Providers) installMissing(
 	return p.explainFetch(err)
 }
 
-// explainFetch adds to a network error that releases are downloaded, and the way to work without the internet.
+// explainFetch adds to a network error why it needs the internet, and how to work without it.
 func (p *Providers) explainFetch(err error) error {
 	if err == nil || p.Config != "" || !isOfNetwork(err) {
 		return err
@@ -290,7 +293,8 @@ func (p *Providers) explainFetch(err error) error {
 		"that says where they are, as in docs/operate/install.md#without-the-internet", err)
 }
 
-// isOfNetwork reports whether an error means an unreachable internet server. clusterctl loses the types of some errors.
+// isOfNetwork reports whether an error means that a server on the internet is unreachable. clusterctl loses the types
+// of some errors.
 func isOfNetwork(err error) bool {
 	var network net.Error
 	if errors.As(err, &network) {
@@ -333,7 +337,7 @@ func (p *Providers) waitForManagers(ctx context.Context, c client.Client) error 
 	}
 }
 
-// listUnavailable returns the providers' Deployments not running, with the reasons.
+// listUnavailable returns the Deployments of providers that are not available, with the reasons.
 func listUnavailable(ctx context.Context, c client.Client) ([]string, error) {
 	var list appsv1.DeploymentList
 	if err := c.List(ctx, &list, client.HasLabels{clusterv1.ProviderNameLabel}); err != nil {
@@ -362,9 +366,9 @@ func listUnavailable(ctx context.Context, c client.Client) ([]string, error) {
 	return out, nil
 }
 
-// MoveNamespace moves all clusters of a namespace. clusterctl refuses to start while a part of them is not yet
-// provisioned, so Move retries until the timeout. An interrupted move leaves paused Clusters, and clusterctl refuses
-// these.
+// MoveNamespace moves all clusters of a namespace. clusterctl refuses to start until all parts of a cluster are
+// provisioned, so MoveNamespace retries until the timeout. An interrupted move leaves paused Clusters, and clusterctl
+// refuses to move these.
 func (p *Providers) MoveNamespace(ctx context.Context, from, to Management, namespace string) error {
 	source, removeSource, err := from.writeKubeconfig()
 	if err != nil {
@@ -412,8 +416,8 @@ func (p *Providers) MoveNamespace(ctx context.Context, from, to Management, name
 	}
 }
 
-// newClient is its library; done removes what it needs. fences are those of management clusters, by the paths of their
-// kubeconfigs.
+// newClient returns a client of the clusterctl library. done removes its files. fences are the fences of management
+// clusters, by the paths of their kubeconfigs.
 func (p *Providers) newClient(
 	ctx context.Context, variables map[string]string, fences map[string]func(context.Context) error,
 ) (_ clusterctl.Client, done func(), err error) {
@@ -438,11 +442,12 @@ func (p *Providers) newClient(
 	return library, done, nil
 }
 
-// writeConfiguration writes a copy of clusterctl's file, with our provider and with variables missing from it.
+// writeConfiguration writes a copy of clusterctl's configuration. The copy also has this provider, and the missing
+// variables.
 func (p *Providers) writeConfiguration(variables map[string]string) (path string, done func(), err error) {
 	path = p.Config
 	if path == "" {
-		path, _ = xdg.SearchConfigFile("cluster-api/clusterctl.yaml") // like clusterctl
+		path, _ = xdg.SearchConfigFile("cluster-api/clusterctl.yaml") // as clusterctl does
 	}
 
 	if strings.HasPrefix(path, "https://") {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// secretFile creates an in-memory file only for this process: it vanishes even if the process is killed.
+// secretFile creates a file in memory for this process only. The file disappears even if the process is killed.
 func secretFile(content []byte) (path string, done func(), err error) {
 	descriptor, err := unix.MemfdCreate("kubeconfig", unix.MFD_CLOEXEC)
 	if err != nil {

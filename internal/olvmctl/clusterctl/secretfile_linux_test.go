@@ -10,7 +10,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAKilledCommandLeavesNoKubeconfig checks that clusterctl's kubeconfig, though read more than once, is on no disk.
+// TestAKilledCommandLeavesNoKubeconfig checks that clusterctl's kubeconfig is on no disk, although clusterctl reads it
+// more than once.
 func TestAKilledCommandLeavesNoKubeconfig(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)

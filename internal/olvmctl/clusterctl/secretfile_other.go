@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// secretFile creates a file for this process. It remains if the process is killed.
+// secretFile creates a file for this process. If the process is killed, the file remains.
 func secretFile(content []byte) (path string, done func(), err error) {
 	dir, err := os.MkdirTemp("", "olvmctl-")
 	if err != nil {

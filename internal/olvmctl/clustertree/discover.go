@@ -21,7 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// Discover reads the objects of a cluster into a tree.
+// Discover reads the objects of a cluster, and returns them as a tree.
 func Discover(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) (*Node, error) {
 	found, err := readParts(ctx, reader, cluster)
 	if err != nil {
@@ -71,17 +71,17 @@ type parts struct {
 	cluster *clusterv1.Cluster
 	// olvmCluster has no name if it does not exist.
 	olvmCluster infrav1.OLVMCluster
-	// services is nil for a cluster without support services.
+	// services is nil if the cluster has no support services.
 	services      *infrav1alpha1.OLVMSupportServices
 	controlPlanes controlplanev1.KubeadmControlPlaneList
 	deployments   clusterv1.MachineDeploymentList
 	machines      clusterv1.MachineList
 	olvmMachines  map[client.ObjectKey]*infrav1.OLVMMachine
-	// taken names the machines already in the tree.
+	// taken has the names of the machines already in the tree.
 	taken map[string]bool
 }
 
-// olvmCluster is the kind of our infrastructure. For other kinds, the tree uses only Cluster API's objects.
+// olvmCluster is the infrastructure kind of this provider. For other kinds, the tree uses only objects of Cluster API.
 const olvmCluster = "OLVMCluster"
 
 // readParts reads the objects of a cluster.
@@ -109,7 +109,7 @@ func readParts(ctx context.Context, reader client.Reader, cluster *clusterv1.Clu
 	for _, list := range lists {
 		err := reader.List(ctx, list, of...)
 		if list == &out.controlPlanes && apimeta.IsNoMatchError(err) {
-			continue // its control plane is another provider's
+			continue // its control plane belongs to another provider
 		}
 
 		if err != nil {
@@ -133,7 +133,7 @@ func listOLVMMachines(
 ) (map[client.ObjectKey]*infrav1.OLVMMachine, error) {
 	var list infrav1.OLVMMachineList
 	if err := reader.List(ctx, &list, of...); apimeta.IsNoMatchError(err) {
-		return nil, err // callers check its type
+		return nil, err // callers check the type of the error
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to list the OLVMMachines: %w", err)
 	}
@@ -146,8 +146,8 @@ func listOLVMMachines(
 	return out, nil
 }
 
-// takeMachines describes the machines of an owner not yet taken by an earlier one. version is the owner's; "" without
-// an owner.
+// takeMachines returns the nodes of an owner's machines that no earlier owner has taken. version is the version
+// requested by the owner, or "" without an owner.
 func (c *parts) takeMachines(version string, belongs func(*clusterv1.Machine) bool) []Node {
 	var out []Node
 
@@ -168,7 +168,8 @@ func (c *parts) takeMachines(version string, belongs func(*clusterv1.Machine) bo
 // supportKind is the kind of support services in the tree.
 const supportKind = "SupportService"
 
-// supportServiceNodes describes the support services. It includes their OLVMSupportServices if only this has a problem.
+// supportServiceNodes returns the nodes of the support services. If only the OLVMSupportServices has a problem, it
+// includes this object.
 func (c *parts) supportServiceNodes() []Node {
 	if c.services == nil {
 		return nil
@@ -190,7 +191,7 @@ func (c *parts) supportServiceNodes() []Node {
 	return out
 }
 
-// supportServiceNode describes a support service with its VMs.
+// supportServiceNode returns the node of a support service with its VMs.
 func (c *parts) supportServiceNode(service *infrav1alpha1.SupportServiceStatus) Node {
 	out := Node{
 		Kind:    supportKind,
@@ -262,13 +263,14 @@ func (c *parts) deploymentNode(md *clusterv1.MachineDeployment) Node {
 	}
 }
 
-// replicas are the counts of an owner of machines; seen reports that its status is of the current generation.
+// replicas are the numbers of machines in the status of an owner. seen reports whether this status is for the current
+// generation.
 type replicas struct {
 	wanted, all, ready, upToDate *int32
 	seen                         bool
 }
 
-// describeReady counts the ready machines, and during a rollout the up-to-date ones.
+// describeReady describes how many machines are ready and, during a rollout, how many are up to date.
 func (r replicas) describeReady() string {
 	wanted, upToDate, all := ptr.Deref(r.wanted, 1), ptr.Deref(r.upToDate, 0), ptr.Deref(r.all, 0)
 	out := fmt.Sprintf("%d of %d ready", ptr.Deref(r.ready, 0), wanted)
@@ -280,8 +282,8 @@ func (r replicas) describeReady() string {
 	return out
 }
 
-// describeMissing describes which desired machines an owner lacks, with the message of its condition. It returns "" if
-// none is missing.
+// describeMissing describes the machines that an owner still lacks, with the message of its condition. It returns "" if
+// no machine is missing.
 func (r replicas) describeMissing(who string, owner conditions.Getter) string {
 	wanted := ptr.Deref(r.wanted, 1)
 	ready, upToDate, all := ptr.Deref(r.ready, 0), ptr.Deref(r.upToDate, 0), ptr.Deref(r.all, 0)
@@ -309,7 +311,7 @@ func (r replicas) describeMissing(who string, owner conditions.Getter) string {
 	return out
 }
 
-// describeMachine describes a machine. version is the owner's.
+// describeMachine returns the node of a machine. version is the version requested by its owner.
 func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, version string) Node {
 	trouble, stuck := machineTrouble(machine, infra, version)
 	out := Node{
@@ -354,7 +356,8 @@ func describeMachine(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, ver
 	return out
 }
 
-// isGone reports whether the engine does not have the VM of a machine any more. What the status has of it is old then.
+// isGone reports whether the engine no longer has the VM of a machine. The status then has old information about the
+// VM.
 func isGone(infra *infrav1.OLVMMachine) bool {
 	return conditions.GetReason(infra, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineNotFoundReason
 }

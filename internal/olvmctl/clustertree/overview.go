@@ -19,29 +19,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Overview is a list entry of a Cluster.
+// Overview describes a Cluster in a list.
 type Overview struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Phase     string `json:"phase"`
-	// Version of Kubernetes on the control plane, or its desired version until then; "" if unknown.
+	// Version is the Kubernetes version of the control plane, or the desired version until it is known. It is "" if
+	// neither is known.
 	Version string `json:"version,omitempty"`
 	// DesiredVersion is the desired version of the control plane.
 	DesiredVersion string `json:"desiredVersion,omitempty"`
-	// Endpoint of the API server; "" until known.
+	// Endpoint is the endpoint of the API server, or "" until it is known.
 	Endpoint     string   `json:"endpoint,omitempty"`
 	ControlPlane Replicas `json:"controlPlane"`
 	Workers      Replicas `json:"workers"`
 	Available    bool     `json:"available"`
-	// Updating reports that machines are being replaced by those of another version or template.
+	// Updating reports whether machines are being replaced because of another version or template.
 	Updating bool `json:"updating"`
-	// Problem explains why the Cluster is not available; "" if it is.
+	// Problem explains why the Cluster is not available, or is "".
 	Problem string            `json:"problem,omitempty"`
 	Created time.Time         `json:"created"`
 	Labels  map[string]string `json:"-"`
 }
 
-// Replicas counts machines.
+// Replicas are numbers of machines.
 type Replicas struct {
 	Ready   int32 `json:"ready"`
 	Desired int32 `json:"desired"`
@@ -49,7 +50,7 @@ type Replicas struct {
 
 func (r Replicas) String() string { return fmt.Sprintf("%d/%d", r.Ready, r.Desired) }
 
-// List returns the Clusters selected by the options, by namespace and name.
+// List returns the Clusters selected by the options, sorted by namespace and name.
 func List(ctx context.Context, reader client.Reader, of ...client.ListOption) ([]Overview, error) {
 	var clusters clusterv1.ClusterList
 	if err := reader.List(ctx, &clusters, of...); err != nil {
@@ -76,7 +77,8 @@ func List(ctx context.Context, reader client.Reader, of ...client.ListOption) ([
 	return out, nil
 }
 
-// listControlPlanes returns the KubeadmControlPlanes of Clusters, or none if Cluster API has no such kind.
+// listControlPlanes returns the KubeadmControlPlanes of Clusters. It returns none if the API server does not serve this
+// kind.
 func listControlPlanes(
 	ctx context.Context, reader client.Reader, clusters []clusterv1.Cluster,
 ) (map[client.ObjectKey]*controlplanev1.KubeadmControlPlane, error) {
@@ -115,7 +117,7 @@ func listControlPlanes(
 	return out, nil
 }
 
-// newOverview returns the Overview of a Cluster; plane is nil without a KubeadmControlPlane.
+// newOverview returns the Overview of a Cluster. plane is nil if the Cluster has no KubeadmControlPlane.
 func newOverview(c *clusterv1.Cluster, plane *controlplanev1.KubeadmControlPlane) Overview {
 	out := Overview{
 		Namespace:      c.Namespace,
@@ -157,7 +159,7 @@ func newOverview(c *clusterv1.Cluster, plane *controlplanev1.KubeadmControlPlane
 	return out
 }
 
-// ListedMachine is a list entry of a Machine.
+// ListedMachine describes a Machine in a list.
 type ListedMachine struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -166,14 +168,14 @@ type ListedMachine struct {
 	Role string `json:"role"`
 	Machine
 	Ready bool `json:"ready"`
-	// Problem explains why it is not ready; "" if it is.
+	// Problem explains why the Machine is not ready, or is "".
 	Problem string            `json:"problem,omitempty"`
 	Created time.Time         `json:"created"`
 	Labels  map[string]string `json:"-"`
 }
 
-// ListMachines returns the Machines selected by the options, sorted by namespace and name. An empty namespace means
-// all.
+// ListMachines returns the Machines selected by the options, sorted by namespace and name. If the namespace is empty,
+// it returns those of all namespaces.
 func ListMachines(
 	ctx context.Context, reader client.Reader, namespace string, of ...client.ListOption,
 ) ([]ListedMachine, error) {
@@ -183,7 +185,7 @@ func ListMachines(
 	}
 
 	infra, err := listOLVMMachines(ctx, reader, client.InNamespace(namespace))
-	if err != nil && !apimeta.IsNoMatchError(err) { // a management cluster of OCI alone
+	if err != nil && !apimeta.IsNoMatchError(err) { // a management cluster for OCI only
 		return nil, err
 	}
 
@@ -211,13 +213,13 @@ func ListMachines(
 	return out, nil
 }
 
-// Kinds of list entries, as in kubectl.
+// These are the kinds of list entries, as in kubectl.
 var (
 	ClusterKind = clusterv1.GroupVersion.WithKind("Cluster")
 	MachineKind = clusterv1.GroupVersion.WithKind("Machine")
 )
 
-// ClusterTable returns a list as a table for kubectl's printers. It computes ages at now.
+// ClusterTable returns a list of clusters as a table for kubectl's printers. It computes the ages at the time now.
 func ClusterTable(list []Overview, now time.Time) *metav1.Table {
 	out := NewTable("Name", "Phase", "Available", "Control Plane", "Workers", "Version", "Age", "+Endpoint", "+Problem")
 
@@ -240,7 +242,7 @@ func ClusterTable(list []Overview, now time.Time) *metav1.Table {
 	return out
 }
 
-// MachineTable returns a list as a table for kubectl's printers. It computes ages at now.
+// MachineTable returns a list of machines as a table for kubectl's printers. It computes the ages at the time now.
 func MachineTable(list []ListedMachine, now time.Time) *metav1.Table {
 	out := NewTable("Name", "Cluster", "Node", "Ready", "Phase", "VM", "Age", "Version", "+Addresses", "+Host",
 		"+VM ID",
@@ -256,7 +258,7 @@ func MachineTable(list []ListedMachine, now time.Time) *metav1.Table {
 	return out
 }
 
-// NewTable returns a table with these columns; a leading + limits a column to -o wide.
+// NewTable returns a table with these columns. A column with a leading + appears only with -o wide.
 func NewTable(columns ...string) *metav1.Table {
 	out := &metav1.Table{}
 
@@ -292,5 +294,5 @@ func yesOrNo(is bool) string {
 	return "no"
 }
 
-// OneLine converts a text for a cell.
+// OneLine returns a text in one line, for a table cell.
 func OneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

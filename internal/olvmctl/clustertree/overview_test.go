@@ -67,7 +67,7 @@ a           new            no          0/0             0/0                 3h   
 	}
 }
 
-// TestAMachineThatGoesIsNoProblem covers the sign of waiting, and the colors of a terminal.
+// TestAMachineThatGoesIsNoProblem checks the sign of waiting, and the colors on a terminal.
 func TestAMachineThatGoesIsNoProblem(t *testing.T) {
 	tree := &Node{Kind: "Cluster", Name: "demo", Children: []Node{
 		{Kind: "Machine", Name: "old", Problem: "NotReady: Deleting", Machine: &Machine{Deleting: true}},
@@ -90,7 +90,7 @@ func TestAMachineThatGoesIsNoProblem(t *testing.T) {
 	}
 }
 
-// TestAnOverviewHasTheVersionAndWhetherItChanges covers a control plane during its upgrade.
+// TestAnOverviewHasTheVersionAndWhetherItChanges has a control plane during an upgrade.
 func TestAnOverviewHasTheVersionAndWhetherItChanges(t *testing.T) {
 	cluster := &clusterv1.Cluster{}
 	plane := &controlplanev1.KubeadmControlPlane{}

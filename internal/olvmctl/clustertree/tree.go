@@ -1,5 +1,5 @@
-// Package clustertree shows a cluster as a tree: the control plane and MachineDeployments with their machines, VMs and
-// Terraform runs. It explains why an object is not ready.
+// Package clustertree represents a cluster as a tree: the control plane and MachineDeployments with their machines, VMs
+// and Terraform runs. For each object, the tree explains why it is not ready.
 package clustertree
 
 import (
@@ -14,27 +14,27 @@ import (
 type Node struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Summary for users.
+	// Summary is a summary for users.
 	Summary string `json:"summary"`
-	// Problem explains why it is not ready; "" if it is.
+	// Problem explains why the object is not ready, or is "".
 	Problem string `json:"problem,omitempty"`
-	// Machine holds the details of a machine.
+	// Machine has the details of a machine.
 	Machine  *Machine `json:"machine,omitempty"`
 	Children []Node   `json:"children,omitempty"`
-	// Stuck is true if the problem stays until a user corrects it.
+	// Stuck is true if the problem remains until a user corrects it.
 	Stuck bool `json:"stuck,omitempty"`
-	// Waiting describes the machines an owner still waits for. It is empty if there are none.
+	// Waiting describes the machines that an owner still waits for. It is empty if the owner waits for none.
 	Waiting string `json:"waiting,omitempty"`
-	// Version of Kubernetes desired by an owner of machines.
+	// Version is the Kubernetes version requested by an owner of machines.
 	Version string `json:"-"`
-	// Desired is the number of machines an owner requests.
+	// Desired is the number of machines requested by an owner.
 	Desired int32 `json:"-"`
 }
 
-// Machine holds a machine's details besides its problem.
+// Machine has the details of a machine, except its problem.
 type Machine struct {
 	Phase string `json:"phase"`
-	// Deleting reports that the machine is in deletion. Then it is no problem if it is not ready.
+	// Deleting reports whether the machine is being deleted. It is then no problem if the machine is not ready.
 	Deleting bool   `json:"deleting,omitempty"`
 	Version  string `json:"version,omitempty"`
 	Node     string `json:"node,omitempty"`
@@ -42,16 +42,16 @@ type Machine struct {
 	VMStatus string `json:"vmStatus,omitempty"`
 	// Host is the name of the VM's host, or "" if it has none.
 	Host string `json:"host,omitempty"`
-	// Outdated explains why a VM with a ready node does not match its spec. It is empty if it does.
+	// Outdated explains why a VM with a ready node does not match its spec. It is empty if the VM matches.
 	Outdated string `json:"outdated,omitempty"`
-	// Inventory of the VM; "" for a VM created by us.
+	// Inventory is the inventory of the VM, or "" if this provider has created the VM.
 	Inventory string                   `json:"inventory,omitempty"`
 	Addresses []string                 `json:"addresses,omitempty"`
 	Terraform *infrav1.TerraformStatus `json:"terraform,omitempty"`
 }
 
-// DescribeTrouble describes the main problem of an unfinished cluster: the first part not ready among those others wait
-// for.
+// DescribeTrouble describes the main problem of an unfinished cluster. It is the problem of the first part that is not
+// ready and that other parts wait for.
 func (n *Node) DescribeTrouble() string {
 	_, machine := n.CountMachines()
 	var others []string
@@ -76,7 +76,7 @@ func (n *Node) DescribeTrouble() string {
 	return n.Kind + " " + n.Name + ": " + shortenMessage(n.Problem)
 }
 
-// CountMachines returns the number of a cluster's machines, and the first machine's problem.
+// CountMachines returns the number of machines in a cluster, and the problem of the first machine with one.
 func (n *Node) CountMachines() (count int, trouble string) {
 	for _, child := range n.Children {
 		if child.Kind == supportKind {
@@ -99,7 +99,7 @@ func (n *Node) CountMachines() (count int, trouble string) {
 	return count, trouble
 }
 
-// StuckAt returns the first problem below n that needs a user's correction, or "".
+// StuckAt returns the first problem below n that a user must correct, or "".
 func (n *Node) StuckAt() string {
 	if n.Stuck {
 		return n.Kind + " " + n.Name + ": " + shortenMessage(n.Problem)
@@ -117,7 +117,7 @@ func (n *Node) StuckAt() string {
 // Print writes the tree for users.
 func (n *Node) Print(out io.Writer) error { return n.printWith(out, painter{}) }
 
-// PrintColored writes the tree for users at a terminal with colors: problems in red, waiting in yellow.
+// PrintColored writes the tree for users at a terminal with colors. Problems are red, and waiting is yellow.
 func (n *Node) PrintColored(out io.Writer) error {
 	return n.printWith(out, painter{"!": "\x1b[31m", "…": "\x1b[33m"})
 }
@@ -130,7 +130,7 @@ func (n *Node) printWith(out io.Writer, paint painter) error {
 	return err
 }
 
-// painter maps the signs at the start of lines to colors; it is empty without colors.
+// painter maps the sign at the start of a line to its color. It is empty without colors.
 type painter map[string]string
 
 func (p painter) colorLine(sign, text string) string {
@@ -141,7 +141,8 @@ func (p painter) colorLine(sign, text string) string {
 	return sign + " " + text
 }
 
-// printTo writes an object and its descendants. first and rest are the prefixes of its first and later lines.
+// printTo writes an object and its descendants. first is the prefix of its first line, and rest that of all other
+// lines.
 func (n *Node) printTo(out *strings.Builder, paint painter, first, rest string) {
 	fmt.Fprintf(out, "%s%s/%s  %s\n", first, n.Kind, n.Name, n.Summary)
 

@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// printed is the expected tree of prod.
+// printed is the expected output for prod.
 const printed = `Cluster/prod  Provisioned
 │   ! NotAvailable: one node is missing
 ├─OLVMCluster/prod  https://engine.example.com/ovirt-engine
@@ -188,7 +188,7 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// TestAMachineThatCannotComeSaysWhy covers the conditions of Cluster API and the OLVMMachine for one machine.
+// TestAMachineThatCannotComeSaysWhy checks the conditions of Cluster API and of the OLVMMachine for one machine.
 func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
 	refused := []metav1.Condition{
 		{
@@ -226,7 +226,7 @@ func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
 		m.Status.Conditions = append(m.Status.Conditions,
 			condition(clusterv1.MachineUpToDateCondition, false, clusterv1.MachineNotUpToDateReason, "")...)
 	}
-	// This is Cluster API's report of a kubelet with another version.
+	// Cluster API reports a kubelet with another version in this way.
 	updating := func(m *clusterv1.Machine) {
 		m.Status.Conditions = append(m.Status.Conditions,
 			condition(clusterv1.MachineUpToDateCondition, false, clusterv1.MachineUpToDateUpdatingReason,
@@ -318,7 +318,7 @@ func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
 	}
 }
 
-// TestAHealthyMachineWhoseEditWasRefusedIsSaidToBeOutdated verifies that the machine still has no problem.
+// TestAHealthyMachineWhoseEditWasRefusedIsSaidToBeOutdated expects the machine to have no problem.
 func TestAHealthyMachineWhoseEditWasRefusedIsSaidToBeOutdated(t *testing.T) {
 	infra := &infrav1.OLVMMachine{ObjectMeta: meta("cp", nil)}
 	infra.Status.Conditions = slices.Concat(
@@ -334,7 +334,7 @@ func TestAHealthyMachineWhoseEditWasRefusedIsSaidToBeOutdated(t *testing.T) {
 		"not up to date: ReplaceRefused: the plan would replace ovirt_vm.this")
 }
 
-// TestARolloutIsSeen covers a ready control plane with one outdated machine.
+// TestARolloutIsSeen has a ready control plane with one outdated machine.
 func TestARolloutIsSeen(t *testing.T) {
 	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: meta("cp", nil)}
 	kcp.Spec.Version, kcp.Spec.Replicas = "v1.37.0", ptr.To[int32](1)
@@ -349,7 +349,8 @@ func TestARolloutIsSeen(t *testing.T) {
 		"    … KubeadmControlPlane cp has 0 of 1 machines up to date\n")
 }
 
-// TestAClusterOfAnotherInfrastructure covers Cluster API's objects alone: our kinds may not be served.
+// TestAClusterOfAnotherInfrastructure has only objects of Cluster API, because the kinds of this provider may not be
+// served.
 func TestAClusterOfAnotherInfrastructure(t *testing.T) {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "prod"}}
 	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "OCICluster", Name: "prod"}

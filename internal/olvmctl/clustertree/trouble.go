@@ -24,15 +24,15 @@ func conditionProblem(object conditions.Getter, condition string) string {
 	}
 
 	between := " "
-	if strings.HasPrefix(found.Message, "* ") { // a list in a message of Cluster API
+	if strings.HasPrefix(found.Message, "* ") { // a message of Cluster API with a list
 		between = "\n"
 	}
 
 	return strings.TrimRight(found.Reason+":"+between+found.Message, ": \n")
 }
 
-// causeOf returns why an object of this project is not ready, from the condition that explains Ready. It returns "" for
-// a ready or a new object. stuck is true if the problem stays until a user corrects it.
+// causeOf returns why an object of this project is not ready, according to the condition that explains Ready. It
+// returns "" if the object is ready or new. stuck is true if the problem remains until a user corrects it.
 func causeOf(object conditions.Getter) (cause string, stuck bool) {
 	ready := conditions.Get(object, infrav1.ReadyCondition)
 	if ready == nil || ready.Status == metav1.ConditionTrue {
@@ -49,7 +49,7 @@ func causeOf(object conditions.Getter) (cause string, stuck bool) {
 }
 
 // machineTrouble returns the problem of a machine, or "" if it is ready and up to date. stuck is true if the problem
-// stays until a user corrects it. version is the version its owner requests.
+// remains until a user corrects it. version is the version requested by its owner.
 func machineTrouble(
 	machine *clusterv1.Machine, infra *infrav1.OLVMMachine, version string,
 ) (trouble string, stuck bool) {
@@ -81,15 +81,15 @@ func explainOutdated(infra *infrav1.OLVMMachine) string {
 	return conditionProblem(infra, infrav1.UpToDateCondition)
 }
 
-// isReplaced reports whether a rollout replaces the machine, because its owner requests other settings. A kubelet of
-// another version also makes a machine out of date, but with a different reason.
+// isReplaced reports whether a rollout replaces the machine because its owner requests other settings. Another kubelet
+// version also makes a machine out of date, but with a different reason.
 func isReplaced(machine *clusterv1.Machine) bool {
 	c := conditions.Get(machine, clusterv1.MachineUpToDateCondition)
 
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == clusterv1.MachineNotUpToDateReason
 }
 
-// otherKubelet describes the problem of a node with another kubelet version than its Machine. It returns "" if the
+// otherKubelet describes the problem of a node whose kubelet has another version than its Machine. It returns "" if the
 // versions agree, or if a rollout changes the version anyway.
 func otherKubelet(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, version string) string {
 	node := machine.Status.NodeInfo
@@ -112,8 +112,8 @@ func otherKubelet(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, versio
 		"machine: name one with %s", node.KubeletVersion, version, image, version)
 }
 
-// shortenMessage shortens a message to one line. Of a list in a message of Cluster API, it keeps the first entry and
-// its parents.
+// shortenMessage shortens a message to one line. If a message of Cluster API has a list, it keeps the first entry and
+// the parents of this entry.
 func shortenMessage(message string) string {
 	var path []string
 

@@ -16,18 +16,19 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
 
-// Command is a suggested next command.
+// Command is a command suggested to the user.
 type Command struct {
-	// What describes the command.
+	// What describes the effect of the command.
 	What string `json:"what"`
-	// Line for a shell, with all names quoted.
+	// Line is the command line for a shell. All names are quoted.
 	Line string `json:"line"`
 }
 
-// quorum is the number of other control plane machines needed before one of them may go: etcd outvotes one of three.
+// quorum is the number of other control plane machines needed before one machine may be deleted. With three machines,
+// etcd works without one of them.
 const quorum = 2
 
-// commandsOf returns suggested next commands for an object, and for a Machine's OLVMMachine.
+// commandsOf returns the suggested commands for an object, and for the OLVMMachine of a Machine.
 func (w *watcher) commandsOf(ctx context.Context, objects []client.Object) []Command {
 	var out []Command
 
@@ -84,8 +85,9 @@ func (w *watcher) addClusterCommands(c *clusterv1.Cluster, add func(what string,
 	}
 }
 
-// mayBeReplaced reports whether to suggest deleting a machine: its VM is gone or down, its owner replaces it, and the
-// control plane works without it. The only machine of a control plane has the only etcd.
+// mayBeReplaced reports whether to suggest the deletion of a machine. Its VM must be gone or down, its owner must
+// replace it, and the control plane must work without it. If a control plane has only one machine, this machine has the
+// only etcd.
 func (w *watcher) mayBeReplaced(ctx context.Context, machine *clusterv1.Machine, rest []client.Object) bool {
 	if len(rest) == 0 || !machine.DeletionTimestamp.IsZero() || metav1.GetControllerOf(machine) == nil {
 		return false
@@ -104,7 +106,7 @@ func (w *watcher) mayBeReplaced(ctx context.Context, machine *clusterv1.Machine,
 	return !util.IsControlPlaneMachine(machine) || w.othersReady(ctx, machine) >= quorum
 }
 
-// othersReady counts the other ready machines of a control plane.
+// othersReady returns the number of other ready machines in a control plane.
 func (w *watcher) othersReady(ctx context.Context, machine *clusterv1.Machine) (count int) {
 	var list clusterv1.MachineList
 	err := w.reader.List(ctx, &list, client.InNamespace(machine.Namespace), client.HasLabels{
@@ -125,7 +127,8 @@ func (w *watcher) othersReady(ctx context.Context, machine *clusterv1.Machine) (
 	return count
 }
 
-// kubectlName returns the kind of an object for kubectl, with its group, because other groups have clusters, too.
+// kubectlName returns the kind of an object for kubectl. It includes the API group, because other groups have a kind
+// Cluster, too.
 func kubectlName(object client.Object) string {
 	for _, kind := range watchedKinds {
 		if kindOf(kind.object) == kindOf(object) {
@@ -136,7 +139,8 @@ func kubectlName(object client.Object) string {
 	return strings.ToLower(kindOf(object))
 }
 
-// commandLine returns a command about an object, with the flags for its namespace and the management cluster.
+// commandLine returns the line of a command about an object. It has the flags for the namespace and the management
+// cluster.
 func (w *watcher) commandLine(object client.Object, words ...string) string {
 	return w.Access.CommandLine(append(words, "-n", object.GetNamespace())...)
 }

@@ -18,27 +18,28 @@ var page embed.FS
 type Options struct {
 	// In is the management cluster.
 	In *mgmtcluster.Cluster
-	// Namespace of the clusters; empty means all.
+	// Namespace is the namespace of the clusters. If empty, the page shows all namespaces.
 	Namespace string
-	// Address of the page, HOST:PORT of loopback.
+	// Address is the HOST:PORT of the page. HOST must be loopback.
 	Address string
-	// Engines asks the clusters' engines, with the clusters' credentials.
+	// Engines asks the engines of the clusters, with the credentials of the clusters.
 	Engines bool
-	// Access pins the management cluster in commands that the page shows.
+	// Access selects the management cluster in the commands shown on the page.
 	Access mgmtcluster.ShellAccess
 }
 
-// source provides the page's content.
+// source provides the content of the page.
 type source interface {
 	// buildState returns the content about all clusters.
 	buildState(ctx context.Context) State
 	// findDetails returns the content about one object.
 	findDetails(ctx context.Context, of Ref) Details
-	// changes wakes the open pages.
+	// changes returns what wakes the open pages.
 	changes() *localpage.Changes
 }
 
-// Serve serves the page of a management cluster until the context ends. It returns as soon as the page can be opened.
+// Serve serves the page about a management cluster until the context ends. It returns as soon as a browser can open the
+// page.
 func Serve(ctx context.Context, o Options) (*localpage.Server, error) {
 	watched, err := startWatcher(ctx, o)
 	if err != nil {
@@ -48,7 +49,7 @@ func Serve(ctx context.Context, o Options) (*localpage.Server, error) {
 	return servePage(ctx, o.Address, watched)
 }
 
-// servePage serves the page of a source, with an unguessable token.
+// servePage serves the page of a source. Its URL has a random token.
 func servePage(ctx context.Context, address string, from source) (*localpage.Server, error) {
 	files, err := fs.Sub(page, "page")
 	if err != nil {

@@ -33,10 +33,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// hostile is a text doing harm if a page takes it for HTML.
+// hostile is a text that does harm if a page interprets it as HTML.
 const hostile = `<img src=x onerror="document.title='hit'">`
 
-// noon is the time of everything in these tests.
+// noon is the time used everywhere in these tests.
 var noon = metav1.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 
 func named(name string, labels map[string]string) metav1.ObjectMeta {
@@ -54,7 +54,7 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: noon}
 }
 
-// waiting returns an untrue condition, and an untrue Ready.
+// waiting returns a condition and a condition Ready, both not true.
 func waiting(kind, reason, message string) []metav1.Condition {
 	return []metav1.Condition{
 		condition("Ready", metav1.ConditionFalse, reason, message),
@@ -64,7 +64,7 @@ func waiting(kind, reason, message string) []metav1.Condition {
 
 var isReady = []metav1.Condition{condition("Ready", metav1.ConditionTrue, "Ready", "")}
 
-// machineOf returns a Machine of an owner, with its OLVMMachine.
+// machineOf returns a Machine of an owner, and its OLVMMachine.
 func machineOf(name, phase string, labels map[string]string, vm *infrav1.OLVMMachine) []client.Object {
 	machine := &clusterv1.Machine{ObjectMeta: named(name, labels)}
 	machine.Spec.Version = "v1.36.1"
@@ -105,8 +105,8 @@ func vmWith(id, status string, conditions []metav1.Condition) *infrav1.OLVMMachi
 	return vm
 }
 
-// site is a cluster being created: its control plane node starts, one worker waits for it, and one worker waits for a
-// user.
+// site returns a cluster under creation. Its control plane node is starting, one worker waits for this node, and one
+// worker waits for a user.
 func site() []client.Object {
 	cluster := &clusterv1.Cluster{ObjectMeta: named("shop", nil)}
 	cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "OLVMCluster", Name: "shop"}
@@ -156,7 +156,7 @@ func site() []client.Object {
 	})
 }
 
-// watched returns a watcher of objects.
+// watched returns a watcher with the given objects.
 func watched(t *testing.T, objects []client.Object) *watcher {
 	t.Helper()
 
@@ -254,7 +254,7 @@ func TestDetailsHaveWhatHappened(t *testing.T) {
 	check.Equal(t, "the plan", plan,
 		[]string{"create ovirt_vm.this", "update ovirt_nic.nic1", "delete ovirt_disk_attachment.old"})
 
-	// Deleted objects and kinds never shown are not found.
+	// Deleted objects, and kinds the page never shows, are not found.
 	for _, other := range []Ref{{Kind: "Machine", Namespace: "prod", Name: "gone"}, {Kind: "Secret", Namespace: "prod", Name: "x"}} {
 		check.Equal(t, other.Kind, w.findDetails(t.Context(), other).Found, false)
 	}
@@ -274,7 +274,7 @@ func TestHistoryIsBounded(t *testing.T) {
 			Type: "Ready", Status: status, LastTransitionTime: metav1.NewTime(noon.Add(time.Duration(i) * time.Second)),
 		}}
 		h.recordObject(cluster, noon.Time)
-		h.recordObject(cluster, noon.Time) // nothing new
+		h.recordObject(cluster, noon.Time) // nothing has changed
 	}
 
 	steps := h.stepsOf(cluster)
@@ -313,7 +313,7 @@ func TestAWatchThatFailsIsSaidUntilItsKindIsThereAgain(t *testing.T) {
 		},
 	})}
 
-	w.watchFailed(t.Context(), "*v1.Event", io.EOF) // like every end of a watch
+	w.watchFailed(t.Context(), "*v1.Event", io.EOF) // as at every end of a watch
 	check.Length(t, "problems of a watch that has ended", w.buildState(t.Context()).Problems, 0)
 
 	w.watchFailed(t.Context(), "*v1.Event", errors.New("connection refused"))
@@ -419,7 +419,7 @@ func TestTheStreamTellsWhatHasChanged(t *testing.T) {
 	check.Length(t, "clusters after one was deleted", next().Clusters, 0)
 }
 
-// line returns JavaScript for the line of a machine.
+// line returns JavaScript to find the line of a machine.
 func line(name string) string { return `document.querySelector('a.machine[href$="` + name + `"]')` }
 
 func TestThePageInABrowser(t *testing.T) {
@@ -440,7 +440,7 @@ func TestThePageInABrowser(t *testing.T) {
 	)
 	v.WaitUntil(`document.title === '(1) olvmctl: 1 cluster'`)
 
-	// A machine is chosen by its link: its details have conditions, and the plan of its run in colour.
+	// A click on a machine selects it. Its details show conditions, and the plan of its run in color.
 	v.RunScript(line("shop-cp-x7k2p") + `.click()`)
 	v.WaitUntil(
 		`location.hash === '#Machine/prod/shop-cp-x7k2p' && document.querySelector('#details-conditions').innerText.includes('VirtualMachineRunning')`,
@@ -453,7 +453,7 @@ func TestThePageInABrowser(t *testing.T) {
 	check.Equal(t, "colours of a plan", colors, 3)
 	v.WaitUntil(line("shop-cp-x7k2p") + `.getAttribute('aria-current') === 'true'`)
 
-	// The filter.
+	// This tests the filter.
 	v.TypeInto("#filter", "wait launch")
 	v.WaitUntil(
 		`document.querySelector('#matches').innerText === '1 of 3 machines' && document.querySelectorAll('a.machine').length === 1`,
@@ -461,7 +461,7 @@ func TestThePageInABrowser(t *testing.T) {
 	v.TypeInto("#filter", "")
 	v.WaitUntil(`document.querySelectorAll('a.machine').length === 3`)
 
-	// Tab reaches all controls, in the order of the document.
+	// The Tab key reaches all controls in the order of the document.
 	total := browser.Eval[int](v, browser.Operable+`.length`)
 	v.RunScript(
 		`document.activeElement.blur(); window.scrollTo(0, 0); document.querySelector('.skip').focus(); window.reached = [document.activeElement]; document.addEventListener('focusin', e => reached.push(e.target))`,

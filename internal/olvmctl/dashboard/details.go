@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/supportbundle"
 )
 
-// Details are the page's content about one object.
+// Details are the content of the page about one object.
 type Details struct {
 	Ref
 	// Found reports whether the object exists.
@@ -28,25 +28,25 @@ type Details struct {
 	Commands []Command `json:"commands,omitempty"`
 	// LastRun is the last Terraform run of a machine, with its plan.
 	LastRun *infrav1.TerraformRun `json:"lastRun,omitempty"`
-	// Objects are the object and, for a Machine, its OLVMMachine.
+	// Objects are the object itself and, for a Machine, its OLVMMachine.
 	Objects []Conditions `json:"objects,omitempty"`
-	// Steps are the objects' events, newest first.
+	// Steps are the events of these objects, newest first.
 	Steps []Step `json:"steps"`
-	// Drift is the result of the last check.
+	// Drift is the result of the last check for drift.
 	Drift *infrav1.DriftStatus `json:"drift,omitempty"`
-	// Engine is the engine's view of a machine's VM, if engines are asked.
+	// Engine is the VM of the machine as seen by the engine, if the page asks engines.
 	Engine *VM `json:"engine,omitempty"`
 }
 
-// Conditions are an object with its conditions.
+// Conditions are an object and its conditions.
 type Conditions struct {
 	Ref
 	Conditions []metav1.Condition `json:"conditions"`
-	// YAML of the object. Possible secrets are replaced, like in a support bundle.
+	// YAML is the object as YAML. Possible secrets are masked, as in a support bundle.
 	YAML string `json:"yaml"`
 }
 
-// findDetails returns nothing for missing objects and for unknown kinds.
+// findDetails returns empty details for a missing object or an unknown kind.
 func (w *watcher) findDetails(ctx context.Context, of Ref) Details {
 	out := Details{Ref: of, Steps: []Step{}}
 
@@ -57,7 +57,7 @@ func (w *watcher) findDetails(ctx context.Context, of Ref) Details {
 
 	out.Found = true
 	out.Facts, out.Commands = factsOf(objects), w.commandsOf(ctx, objects)
-	events, _ := w.listEvents(ctx) // the state reports the error
+	events, _ := w.listEvents(ctx) // the state reports this error
 
 	for _, object := range objects {
 		self := Ref{Kind: kindOf(object), Namespace: object.GetNamespace(), Name: object.GetName()}
@@ -82,7 +82,7 @@ func (w *watcher) findDetails(ctx context.Context, of Ref) Details {
 	return out
 }
 
-// ofMachine adds details of machines.
+// ofMachine adds the details of a machine.
 func (d *Details) ofMachine(machine *infrav1.OLVMMachine, asked *engines) {
 	if machine.Status.Terraform != nil {
 		d.Drift = machine.Status.Terraform.Drift
@@ -94,7 +94,7 @@ func (d *Details) ofMachine(machine *infrav1.OLVMMachine, asked *engines) {
 	}
 }
 
-// yamlOf returns an object as YAML, without possible secrets.
+// yamlOf returns an object as YAML, with possible secrets masked.
 func yamlOf(object client.Object) string {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -119,7 +119,8 @@ func yamlOf(object client.Object) string {
 	return string(out)
 }
 
-// findObjects returns the named object and, for a Machine, its OLVMMachine; none if it does not exist.
+// findObjects returns the named object and, for a Machine, its OLVMMachine. It returns none if the object does not
+// exist.
 func (w *watcher) findObjects(ctx context.Context, of Ref) []client.Object {
 	first := w.findObject(ctx, of)
 	if first == nil {
@@ -143,7 +144,7 @@ func (w *watcher) findObjects(ctx context.Context, of Ref) []client.Object {
 	return []client.Object{first, second}
 }
 
-// findObject reads an object of a watched kind; nil if there is none.
+// findObject reads an object of a watched kind. It returns nil if there is none.
 func (w *watcher) findObject(ctx context.Context, of Ref) client.Object {
 	for _, kind := range watchedKinds {
 		if kindOf(kind.object) != of.Kind {
@@ -159,7 +160,7 @@ func (w *watcher) findObject(ctx context.Context, of Ref) client.Object {
 	return nil
 }
 
-// eventSteps returns the events about an object, except runs already among the steps in more detail.
+// eventSteps returns the events about an object. It omits runs already listed in known with more detail.
 func eventSteps(events []Event, about Ref, known []Step) []Step {
 	var out []Step
 

@@ -1,5 +1,5 @@
-// Package dashboard is the page of a management cluster: its clusters, their machines and VMs, their history, and waits
-// between them. It watches objects with the rights of a kubeconfig, and changes nothing. With the clusters'
-// credentials, it also asks their engines. Package localpage serves pages, and clustertree finds the parts of a
-// cluster.
+// Package dashboard serves a page about a management cluster: its clusters, their machines and VMs, their history, and
+// what waits for what. It watches objects with the rights of a kubeconfig, and changes nothing. With the credentials of
+// the clusters, it also asks their engines. Package localpage serves the page, and package clustertree finds the parts
+// of a cluster.
 package dashboard

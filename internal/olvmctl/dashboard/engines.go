@@ -18,42 +18,42 @@ import (
 )
 
 const (
-	// enginePause is the pause between requests to an engine, because engines do not announce changes.
+	// enginePause is the pause between requests to an engine. It is needed because engines do not announce changes.
 	enginePause = 10 * time.Second
-	// engineLimit limits the wait for an answer.
+	// engineLimit bounds the wait for an answer of an engine.
 	engineLimit = 30 * time.Second
 )
 
-// Engine is an engine's view of our VMs.
+// Engine is what an engine reports about the VMs of this provider.
 type Engine struct {
 	URL string `json:"url"`
-	// Error explains a missing answer; the VMs are older then.
+	// Error explains a missing answer. The VMs are then from an earlier answer.
 	Error string `json:"error,omitempty"`
-	// Unasked explains why the engine cannot be asked: the management cluster does not give its credentials.
+	// Unasked explains why the page cannot ask the engine: the management cluster does not give the credentials.
 	Unasked string `json:"unasked,omitempty"`
-	// At is the time of its last answer.
+	// At is the time of the last answer.
 	At time.Time `json:"at,omitzero"`
-	// VMs are the VMs with an owner's mark.
+	// VMs are the VMs with an owner mark.
 	VMs []VM `json:"vms"`
-	// Others counts the VMs without a mark.
+	// Others is the number of VMs without an owner mark.
 	Others int `json:"others"`
 }
 
-// VM is the engine's view of a VM.
+// VM is a VM as the engine reports it.
 type VM struct {
 	ID     string `json:"id"`
 	Name   string `json:"name"`
 	Status string `json:"status"`
 	Host   string `json:"host,omitempty"`
-	// Owner is the object in its mark.
+	// Owner is the object in the owner mark.
 	Owner Ref `json:"owner"`
-	// Waits reports whether settings wait for its next start.
+	// Waits reports whether the VM has settings that apply from its next start.
 	Waits bool `json:"waits,omitempty"`
-	// Difference from the management cluster's view; empty for none.
+	// Difference describes how the engine differs from the management cluster. It is empty if they agree.
 	Difference string `json:"difference,omitempty"`
 }
 
-// engines asks the engines of the clusters.
+// engines asks the engines of all clusters.
 type engines struct {
 	of       *watcher
 	sessions engine.Sessions
@@ -64,7 +64,7 @@ type engines struct {
 
 func newEngines(of *watcher) *engines { return &engines{of: of, known: map[string]Engine{}} }
 
-// followAll asks all engines repeatedly until the context ends.
+// followAll asks all engines again and again until the context ends.
 func (e *engines) followAll(ctx context.Context) {
 	defer e.sessions.Close(context.WithoutCancel(ctx))
 
@@ -79,15 +79,15 @@ func (e *engines) followAll(ctx context.Context) {
 	}
 }
 
-// askAll asks all engines in parallel, and shows each answer on arrival.
+// askAll asks all engines in parallel, and shows each answer when it arrives.
 func (e *engines) askAll(ctx context.Context) {
 	if e.of.isAway() {
-		return // no source of credentials
+		return // there is no source of credentials
 	}
 
 	var clusters infrav1.OLVMClusterList
 	if err := e.of.reader.List(ctx, &clusters, client.InNamespace(e.of.Namespace)); err != nil {
-		return // the state reports the error
+		return // the state reports this error
 	}
 
 	byURL := map[string][]*infrav1.OLVMCluster{}
@@ -114,7 +114,7 @@ func (e *engines) askAll(ctx context.Context) {
 	asking.Wait()
 }
 
-// askEngine asks the engine of some clusters, with the first readable credentials.
+// askEngine asks the engine of some clusters. It uses the first credentials it can read.
 func (e *engines) askEngine(ctx context.Context, url string, clusters []*infrav1.OLVMCluster) Engine {
 	var problem error
 	var unread *readError
@@ -133,7 +133,7 @@ func (e *engines) askEngine(ctx context.Context, url string, clusters []*infrav1
 
 		problem = err
 
-		break // others would wait as long
+		break // other credentials would wait just as long
 	}
 
 	answer := e.lastAnswer(url)
@@ -148,7 +148,7 @@ func (e *engines) askEngine(ctx context.Context, url string, clusters []*infrav1
 	return answer
 }
 
-// setExpected notes all engines before the first answer, and forgets those that no cluster has any more.
+// setExpected adds all engines before their first answer, and removes engines that no cluster uses any more.
 func (e *engines) setExpected(byURL map[string][]*infrav1.OLVMCluster) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -178,7 +178,8 @@ type readError struct{ error }
 
 func (e *readError) Unwrap() error { return e.error }
 
-// openSession returns a session with a cluster's credentials. It reads them each time, because they may change.
+// openSession returns a session with the credentials of a cluster. It reads the credentials each time, because they may
+// change.
 func (e *engines) openSession(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, engineLimit)
 	defer cancel()
@@ -196,7 +197,7 @@ func (e *engines) openSession(ctx context.Context, cluster *infrav1.OLVMCluster)
 	return e.sessions.Get(config)
 }
 
-// fetchVMs asks an engine for its VMs.
+// fetchVMs fetches the VMs of an engine.
 func (e *engines) fetchVMs(ctx context.Context, url string, session *engine.Client) (Engine, error) {
 	ctx, cancel := context.WithTimeout(ctx, engineLimit)
 	defer cancel()
@@ -226,7 +227,7 @@ func (e *engines) fetchVMs(ctx context.Context, url string, session *engine.Clie
 	return out, nil
 }
 
-// vmOf converts a VM for the page; false if it has no owner's mark.
+// vmOf converts a VM for the page. It returns false if the VM has no owner mark.
 func (e *engines) vmOf(ctx context.Context, vm *engine.VM, hosts []engine.Host) (VM, bool) {
 	owner, ours := ownermark.ParseOwner(vm.CommentText())
 	if !ours {
@@ -254,7 +255,7 @@ func (e *engines) vmOf(ctx context.Context, vm *engine.VM, hosts []engine.Host) 
 	return out, true
 }
 
-// describeDifference describes the difference between the management cluster and the engine; empty for none.
+// describeDifference describes how the engine differs from the management cluster, or returns "".
 func (e *engines) describeDifference(ctx context.Context, owner ownermark.Owner, vm *VM) string {
 	if _, unseen := e.of.unseen["OLVMMachines"]; unseen {
 		return ""
@@ -286,7 +287,7 @@ func (e *engines) describeDifference(ctx context.Context, owner ownermark.Owner,
 	return ""
 }
 
-// machineVM returns the ID of a machine's VM; empty for none.
+// machineVM returns the ID of a machine's VM, or "".
 func machineVM(machine *infrav1.OLVMMachine) string {
 	if machine.Status.OLVM == nil {
 		return ""
@@ -310,7 +311,7 @@ func (e *engines) lastAnswers() []Engine {
 	return out
 }
 
-// findVM returns the engine's view of a machine's VM; nil if none was seen.
+// findVM returns a machine's VM as the engine reports it, or nil if no answer had it.
 func (e *engines) findVM(machine *infrav1.OLVMMachine) *VM {
 	id := machineVM(machine)
 

@@ -18,11 +18,11 @@ import (
 type Fact struct {
 	Name  string `json:"name"`
 	Value string `json:"value,omitempty"`
-	// Time replaces Value if the value is a time.
+	// Time is the value if it is a time. Value is then empty.
 	Time time.Time `json:"time,omitzero"`
 }
 
-// factList gathers facts. It omits unknown ones.
+// factList collects facts. It omits facts without a value.
 type factList []Fact
 
 func (f *factList) addFact(name, value string) {
@@ -31,7 +31,7 @@ func (f *factList) addFact(name, value string) {
 	}
 }
 
-// factsOf returns the most important facts of an object, and of a Machine's OLVMMachine.
+// factsOf returns the most important facts about an object, and about the OLVMMachine of a Machine.
 func factsOf(objects []client.Object) []Fact {
 	var out factList
 
@@ -85,7 +85,7 @@ func (f *factList) ofMachine(m *clusterv1.Machine) {
 	}
 }
 
-// ofVM adds facts about a machine's VM.
+// ofVM adds the facts about a machine's VM.
 func (f *factList) ofVM(m *infrav1.OLVMMachine) {
 	vm := &m.Spec.VirtualMachine
 	olvm := m.Status.OLVM

@@ -13,7 +13,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
 
-// mostSteps limits the steps kept of an object, to the newest.
+// mostSteps is the maximum number of steps kept for an object. The newest are kept.
 const mostSteps = 100
 
 // Step is an event in the history of an object.
@@ -21,23 +21,23 @@ type Step struct {
 	Time time.Time `json:"time"`
 	// What is condition, event or run.
 	What string `json:"what"`
-	// Kind of the object.
+	// Kind is the kind of the object.
 	Kind string `json:"kind"`
-	// Name of the condition, the operation of the run, or the reason of the event.
+	// Name is the type of the condition, the operation of the run, or the reason of the event.
 	Name string `json:"name"`
 	// State is the status of the condition, the result of the run, or the type of the event.
 	State string `json:"state"`
-	// Reason of the condition.
+	// Reason is the reason of the condition.
 	Reason string `json:"reason,omitempty"`
-	// Message for users.
+	// Message is the message for users.
 	Message string `json:"message,omitempty"`
-	// Changes of the run's plan.
+	// Changes are the changes in the plan of the run.
 	Changes []string `json:"changes,omitempty"`
-	// Seconds taken by the run.
+	// Seconds is the duration of the run.
 	Seconds float64 `json:"seconds,omitempty"`
 }
 
-// history records changes of conditions and runs, because objects have only the last of each.
+// history records changes of conditions and runs, because an object has only its last conditions and its last run.
 type history struct {
 	mu   sync.Mutex
 	past map[types.UID]*past
@@ -52,7 +52,7 @@ type past struct {
 
 func newHistory() *history { return &history{past: map[types.UID]*past{}} }
 
-// recordObject records news about an object. Its initial conditions keep their own times.
+// recordObject records the changes of an object. The first conditions of an object keep their own times.
 func (h *history) recordObject(object client.Object, now time.Time) {
 	with, ok := object.(conditions.Getter)
 	if !ok {
@@ -79,8 +79,8 @@ func (h *history) recordObject(object client.Object, now time.Time) {
 	known.steps = known.steps[max(0, len(known.steps)-mostSteps):]
 }
 
-// recordConditions records changed conditions. A changed status gets its transition time. If only the reason or message
-// changed, the time is now.
+// recordConditions records the conditions that have changed. If the status has changed, the time is the transition time
+// of the condition. If only the reason or the message has changed, the time is now.
 func (p *past) recordConditions(kind string, all []metav1.Condition, first bool, now time.Time) {
 	for _, c := range all {
 		before := p.conditions[c.Type]
@@ -137,7 +137,7 @@ func (h *history) stepsOf(object client.Object) []Step {
 	return nil
 }
 
-// dropObject forgets a deleted object.
+// dropObject removes the history of a deleted object.
 func (h *history) dropObject(object client.Object) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// managerInterval is the interval of reading the manager's Lease, equal to the Lease's duration.
+// managerInterval is the interval between reads of the manager's Lease. It equals the duration of the Lease.
 const managerInterval = 15 * time.Second
 
-// followManager checks whether a manager of this provider is alive. It ignores errors: the watches report an
+// followManager checks whether a manager of this provider is running. It ignores errors, because the watches report an
 // unreachable API server.
 func (w *watcher) followManager(ctx context.Context) {
 	for {
@@ -31,7 +31,7 @@ func (w *watcher) followManager(ctx context.Context) {
 	}
 }
 
-// managerTrouble explains why no manager of this provider is alive; empty if one is.
+// managerTrouble explains why no manager of this provider is running, or returns "".
 func (w *watcher) managerTrouble() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

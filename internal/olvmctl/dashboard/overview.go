@@ -7,7 +7,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
 )
 
-// Kinds of states. Each has a color and a shape, and clusters are listed in this order.
+// These are the kinds of states. Each kind has a color and a shape, and determines the position of clusters in lists.
 const (
 	kindBad  = "bad"
 	kindBusy = "busy"
@@ -15,10 +15,10 @@ const (
 	kindOK   = "ok"
 )
 
-// kindOrder is the order of clusters in the overview: trouble is on top.
+// kindOrder is the order of clusters in the overview. Clusters in trouble come first.
 var kindOrder = []string{kindBad, kindBusy, kindOff, kindOK}
 
-// Count counts items by state.
+// Count has the number of items by state.
 type Count struct {
 	Total int `json:"total"`
 	Bad   int `json:"bad"`
@@ -42,7 +42,7 @@ func (c *Count) addKind(kind string) {
 	}
 }
 
-// addCount adds another count.
+// addCount adds the numbers of another count.
 func (c *Count) addCount(other Count) {
 	c.Total += other.Total
 	c.Bad += other.Bad
@@ -51,14 +51,14 @@ func (c *Count) addCount(other Count) {
 	c.OK += other.OK
 }
 
-// Trouble is a problem likely to persist until a user acts.
+// Trouble is a problem that probably remains until a user acts.
 type Trouble struct {
-	// About is an object, or something else without a namespace: an engine, a manager.
+	// About is an object, or something without a namespace: an engine or a manager.
 	About Ref    `json:"about"`
 	What  string `json:"what"`
 }
 
-// kindOfMachine returns the kind of a machine's state.
+// kindOfMachine returns the kind of the state of a machine.
 func kindOfMachine(node *clustertree.Node) string {
 	switch ended := node.Machine.Phase == "Running" || node.Machine.Phase == "Failed"; {
 	case node.Stuck:
@@ -74,8 +74,8 @@ func kindOfMachine(node *clustertree.Node) string {
 	}
 }
 
-// assessState sets the cluster's overview: its state, its troubles, and the numbers of its machines. All counts on the
-// page come from here, so they agree with each other and with the listed machines.
+// assessState sets the state of the cluster, its troubles, and the numbers of its machines. All numbers on the page
+// come from here, so they agree with each other and with the listed machines.
 func (c *Cluster) assessState() {
 	c.Kinds = map[string]string{}
 	c.Troubles = nil
@@ -101,7 +101,7 @@ func (c *Cluster) assessState() {
 		}
 	}
 
-	if hasPlane { // the tree has no machines of another provider's control plane
+	if hasPlane { // the tree lacks the machines of another provider's control plane
 		c.ControlPlane, c.Workers = plane, workers
 	}
 
@@ -112,11 +112,11 @@ func (c *Cluster) assessState() {
 	c.Kind, c.State = c.stateOf()
 }
 
-// countMachines counts the machines of a part, and returns the number of ready ones. It does not count the VMs of
-// support services, because they are no nodes.
+// countMachines counts the machines in a part, and returns the number of ready machines. It does not count the VMs of
+// support services, because they are not nodes.
 func (c *Cluster) countMachines(part *clustertree.Node) (ready int32) {
 	machines := part.Children
-	if part.Machine != nil { // its only owner is the Cluster
+	if part.Machine != nil { // the Cluster is its only owner
 		machines = []clustertree.Node{*part}
 	}
 
@@ -152,7 +152,7 @@ func (c *Cluster) addTrouble(node *clustertree.Node) {
 	})
 }
 
-// stateOf returns the kind of a cluster's state, and a word for it.
+// stateOf returns the kind of the state of a cluster, and a word for the state.
 func (c *Cluster) stateOf() (kind, word string) {
 	switch {
 	case len(c.Troubles) > 0:
@@ -172,7 +172,7 @@ func (c *Cluster) stateOf() (kind, word string) {
 	}
 }
 
-// sortByTrouble sorts clusters: those in trouble first, then by namespace and name.
+// sortByTrouble sorts clusters by trouble, then by namespace and name.
 func sortByTrouble(clusters []Cluster) {
 	slices.SortStableFunc(clusters, func(a, b Cluster) int {
 		return cmp.Or(
@@ -183,7 +183,7 @@ func sortByTrouble(clusters []Cluster) {
 	})
 }
 
-// setTotals sets the totals of all clusters.
+// setTotals sets the totals over all clusters.
 func (s *State) setTotals() {
 	if s.Away == "" && s.Manager != "" {
 		s.Troubles = append(s.Troubles, Trouble{About: Ref{Kind: "The manager"}, What: s.Manager})

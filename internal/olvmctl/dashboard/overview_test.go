@@ -28,7 +28,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// small is a cluster with one running control plane machine.
+// small returns a cluster with one running control plane machine.
 func small(namespace, name string, created metav1.Time) []client.Object {
 	meta := func(of string, labels map[string]string) metav1.ObjectMeta {
 		out := named(of, labels)
@@ -55,7 +55,7 @@ func small(namespace, name string, created metav1.Time) []client.Object {
 
 	plane := &controlplanev1.KubeadmControlPlane{ObjectMeta: meta(name+"-cp", nil)}
 	plane.Spec.Replicas, plane.Spec.Version = ptr.To[int32](1), "v1.36.1"
-	plane.Status.Version = "v1.36.1" //nolint:staticcheck // the only one of Cluster API before 1.14
+	plane.Status.Version = "v1.36.1" //nolint:staticcheck // see overview
 	plane.Status.Replicas, plane.Status.ReadyReplicas = ptr.To[int32](1), ptr.To[int32](1)
 	plane.Status.UpToDateReplicas = ptr.To[int32](1)
 	plane.Status.Conditions = []metav1.Condition{condition("Available", metav1.ConditionTrue, "Available", "")}
@@ -102,7 +102,7 @@ func find[T client.Object](t *testing.T, objects []client.Object, name string) T
 	return *new(T)
 }
 
-// setVM sets a VM of a machine and its OLVMMachine to not running, for a reason.
+// setVM marks the VM of a machine and of its OLVMMachine as not running, for the given reason.
 func setVM(t *testing.T, objects []client.Object, name, reason string) {
 	t.Helper()
 	down := waiting(infrav1.VirtualMachineRunningCondition, reason, "VM id-x does not exist in the engine any more; it is not made again")
@@ -119,7 +119,7 @@ func TestClustersInTroubleAreOnTopAndAllCountsAgree(t *testing.T) {
 	find[*clusterv1.Cluster](t, objects, "b-paused").Spec.Paused = ptr.To(true)
 	fresh := find[*clusterv1.Cluster](t, objects, "c-new")
 	fresh.Status.Phase, fresh.Status.Conditions = "Provisioning", nil
-	setVM(t, objects, "d-broken-cp-0", infrav1.VirtualMachineNotFoundReason) // the cluster is available all the same
+	setVM(t, objects, "d-broken-cp-0", infrav1.VirtualMachineNotFoundReason) // the cluster is available nevertheless
 	find[*controlplanev1.KubeadmControlPlane](t, objects, "e-updating-cp").Spec.Version = "v1.36.2"
 
 	find[*clusterv1.Cluster](t, objects, "f-failed").Status.Phase = "Failed"
@@ -143,7 +143,7 @@ func TestClustersInTroubleAreOnTopAndAllCountsAgree(t *testing.T) {
 	check.Equal(t, "VM of its machine", state.Clusters[0].Tree.Children[1].Children[0].Machine.VMStatus, "gone")
 }
 
-// unwatched returns errors for kinds without a watch, like the cache.
+// unwatched returns errors for kinds without a watch, as the cache does.
 type unwatched struct{ client.Reader }
 
 func (u unwatched) Get(
@@ -302,7 +302,7 @@ func TestTheYAMLHasNoSecrets(t *testing.T) {
 	check.Lacks(t, "YAML", yaml, "hunter2")
 }
 
-// changing returns the commands for an object, except read-only ones.
+// changing returns the commands suggested for an object, without the read-only ones.
 func changing(t *testing.T, w *watcher, of Ref) (out []string) {
 	t.Helper()
 
@@ -322,7 +322,7 @@ func TestTheOnlyControlPlaneMachineIsNeverAdvisedToBeDeleted(t *testing.T) {
 		of := Ref{"Machine", "prod", "shop-cp-0"}
 		check.Length(t, "commands for the only machine", changing(t, watched(t, objects), of), 0)
 
-		for _, name := range []string{"shop-cp-1", "shop-cp-2"} { // now etcd has a quorum without it
+		for _, name := range []string{"shop-cp-1", "shop-cp-2"} { // etcd now has a quorum without it
 			other := find[*clusterv1.Machine](t, small("prod", "shop", noon), "shop-cp-0")
 			other.Name, other.UID = name, ""
 			objects = append(objects, other)
@@ -345,7 +345,7 @@ func TestCommandsSayWhichManagementCluster(t *testing.T) {
 		t.Fatalf("no command gets the kubeconfig: %v", lines)
 	}
 
-	// A shell parses it to exactly these words.
+	// A shell must parse the line to exactly these words.
 	said, err := exec.CommandContext(t.Context(), "sh", "-c", "olvmctl() { printf '<%s>' \"$@\"; }; "+lines[at].Line).Output()
 	check.Error(t, err, "")
 	check.Equal(t, "words", string(said), "<get><kubeconfig><shop><-n><prod><--kubeconfig></home/me/it's mine><--context>"+
@@ -376,7 +376,7 @@ func TestADetailOfWhatIsNotShownIsEmpty(t *testing.T) {
 	check.Equal(t, "found", w.findDetails(t.Context(), Ref{"OLVMSupportServices", "prod", "x"}).Found, false)
 }
 
-// TestAForbiddenWatchStaysLostForWhoMayList has a user with the right to list Machines, but not to watch them: the
+// TestAForbiddenWatchStaysLostForWhoMayList has a user with the right to list Machines, but not to watch them. The
 // watch is retried after up to a minute.
 func TestAForbiddenWatchStaysLostForWhoMayList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

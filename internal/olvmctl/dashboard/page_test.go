@@ -21,7 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// opened opens the page of objects in a browser.
+// opened opens a page with the objects in a browser.
 func opened(t *testing.T, w *watcher) *browser.View {
 	t.Helper()
 	page, err := servePage(t.Context(), "127.0.0.1:0", w)
@@ -31,7 +31,7 @@ func opened(t *testing.T, w *watcher) *browser.View {
 	return browser.OpenPage(t, page.URL(), 1400, 900)
 }
 
-// fleet is 60 clusters of three tenants: most are fine, some change, and two are in trouble.
+// fleet returns 60 clusters of three tenants. Most have no problems, some are changing, and two are in trouble.
 func fleet(t *testing.T, since metav1.Time) []client.Object {
 	t.Helper()
 	var objects []client.Object
@@ -76,7 +76,7 @@ func TestThePageOfManyClustersInABrowser(t *testing.T) {
 		`document.querySelector('#trouble-title').innerText === 'In trouble: 2' && document.title.startsWith('(2)')`,
 	)
 
-	// A line opens and closes, also by a key; so do all together.
+	// A click or a key opens and closes a line. One control does this for all lines.
 	v.RunScript(`document.querySelector('.toggle').focus(); document.querySelector('.toggle').click()`)
 	v.WaitUntil(
 		`document.querySelectorAll('a.machine').length === 1 && document.querySelector('.toggle').ariaExpanded === 'true'`,
@@ -87,14 +87,14 @@ func TestThePageOfManyClustersInABrowser(t *testing.T) {
 	v.RunScript(`document.querySelector('#toggle-all').click()`)
 	v.WaitUntil(`document.querySelectorAll('a.machine').length === 0`)
 
-	// The filter finds clusters by name, and machines in clusters, and opens these clusters.
+	// The filter finds clusters and machines by name, and opens the clusters with these machines.
 	v.TypeInto("#filter", "shop-03-cp-0")
 	v.WaitUntil(`document.querySelector('#matches').innerText === '1 of 60 machines, 1 of 60 clusters'`)
 	v.WaitUntil(`document.querySelectorAll('a.machine').length === 1`)
 	v.TypeInto("#filter", "")
 	v.WaitUntil(`document.querySelectorAll('.cluster').length === 60`)
 
-	// Times are ages, with the date as a tooltip.
+	// Times are shown as ages, with the date as a tooltip.
 	v.WaitUntil(`/^\d+ days ago$/.test(document.querySelector('.line .age').innerText)`)
 	v.WaitUntil(`document.querySelector('.line time').title.startsWith('2026-11-25 ')`)
 
@@ -116,7 +116,7 @@ func TestThePageOfADeadAPIServerIsNotLive(t *testing.T) {
 	v.WaitUntil(`document.querySelector('#trouble').innerText.includes('connection refused')`)
 	v.WaitUntil(`[...document.querySelectorAll('#watch-list li')].every(l => l.innerText.includes('lost'))`)
 	v.RunScript(`window.began = Date.now()`)
-	v.WaitUntil(`Date.now() - began > 3000`) // an idle stream does not make it live
+	v.WaitUntil(`Date.now() - began > 3000`) // an idle stream must not make the page live
 	v.WaitUntil(`document.querySelector('#connection').dataset.kind === 'bad'`)
 
 	w.recordServerAnswer(t.Context(), nil)
@@ -133,8 +133,8 @@ func TestThePageOfADeadAPIServerIsNotLive(t *testing.T) {
 	)
 }
 
-// TestNamesOfTenantsDoNoHarmInABrowser has texts dangerous in a page taking them for HTML, and texts imitating others.
-// The API server refuses them in names, but allows them in messages, versions and labels.
+// TestNamesOfTenantsDoNoHarmInABrowser has texts that would do harm if a page interpreted them as HTML, and texts that
+// imitate others. The API server rejects such texts in names, but accepts them in messages, versions and labels.
 func TestNamesOfTenantsDoNoHarmInABrowser(t *testing.T) {
 	testenv.SkipInShort(t, "starts a browser; TestThePageInABrowser has a hostile text, too")
 
@@ -175,7 +175,7 @@ func TestNamesOfTenantsDoNoHarmInABrowser(t *testing.T) {
 	check.Length(t, "what the console has", v.ListComplaints(), 0)
 }
 
-// TestScreenshots writes the pictures of the docs into the folder $OLVMCTL_SCREENSHOTS.
+// TestScreenshots writes the pictures in the documentation to the folder $OLVMCTL_SCREENSHOTS.
 func TestScreenshots(t *testing.T) {
 	folder := os.Getenv("OLVMCTL_SCREENSHOTS")
 	if folder == "" {
@@ -222,8 +222,8 @@ func TestScreenshots(t *testing.T) {
 	}
 }
 
-// TestAVMIsMissingOnlyInAnEngineThatAnswers has the state before any answer. No browser has confirmed what the page
-// makes of it: the condition of its script is compared as a text.
+// TestAVMIsMissingOnlyInAnEngineThatAnswers has the state before the first answer. No browser has confirmed how the
+// page shows this: the test compares the condition in its script as text.
 func TestAVMIsMissingOnlyInAnEngineThatAnswers(t *testing.T) {
 	w := watched(t, small("prod", "shop", noon))
 	w.engines = newEngines(w)

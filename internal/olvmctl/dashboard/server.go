@@ -11,39 +11,39 @@ import (
 )
 
 const (
-	// serverInterval is the interval of checking the API server. A watch does not report a server that is gone or
-	// hangs.
+	// serverInterval is the interval between checks of the API server. A watch does not report a server that is gone or
+	// does not respond.
 	serverInterval = 3 * time.Second
-	// serverLimit limits the wait for its answer.
+	// serverLimit bounds the wait for the server's answer.
 	serverLimit = 5 * time.Second
 )
 
-// States of a watch.
+// These are the states of a watch.
 const (
 	watchLive = "live"
 	watchLost = "lost"
 	watchOff  = "not watched"
 )
 
-// Watch is the page's watch of a kind.
+// Watch describes the watch of one kind.
 type Watch struct {
-	// Kind of the objects, in the plural.
+	// Kind is the kind of the objects, in the plural.
 	Kind string `json:"kind"`
 	// State is live, lost, or "not watched".
 	State string `json:"state"`
-	// Since is the time of losing it.
+	// Since is the time when the watch was lost.
 	Since time.Time `json:"since,omitzero"`
-	// Why explains why it is not live.
+	// Why explains why the watch is not live.
 	Why string `json:"why,omitempty"`
 }
 
-// loss is the reason for a missing watch or answer, with the times of its first and last occurrence.
+// loss is the reason of a lost watch or of a missing answer, with the times of its first and last occurrence.
 type loss struct {
 	since, last time.Time
 	why         error
 }
 
-// followServer checks the API server repeatedly.
+// followServer checks the API server again and again.
 func (w *watcher) followServer(ctx context.Context) {
 	for {
 		w.recordServerAnswer(ctx, w.askServer(ctx))
@@ -69,8 +69,8 @@ func (w *watcher) askServer(ctx context.Context) error {
 	return err
 }
 
-// recordServerAnswer records the API server's answer. A refusal shows that it is reachable; the watches report
-// refusals.
+// recordServerAnswer records whether the API server has answered. A refusal is an answer, because the server is
+// reachable. The watches report refusals.
 func (w *watcher) recordServerAnswer(ctx context.Context, err error) {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError {
@@ -106,7 +106,7 @@ func (w *watcher) isAway() bool {
 	return w.away != nil
 }
 
-// explainAway explains why the API server is unreachable; empty if it is reachable.
+// explainAway explains why the API server is unreachable. It returns "" if the server is reachable.
 func (w *watcher) explainAway() (why string, since time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -20,41 +20,43 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// mostEvents limits the page to the latest events.
+// mostEvents is the maximum number of events on the page. The latest are shown.
 const mostEvents = 200
 
-// Ref names an object, or another target of waiting: an engine, a guest.
+// Ref names an object, or another target of a wait: an engine or a guest.
 type Ref struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 }
 
-// State is the page's content about a management cluster.
+// State is the content of the page about a management cluster.
 type State struct {
-	// Version of this program.
+	// Version is the version of olvmctl.
 	Version string `json:"version"`
 	// Server is the URL of the API server.
 	Server string `json:"server"`
-	// Namespace on the page; empty for all.
+	// Namespace is the namespace shown on the page, or "" for all.
 	Namespace string    `json:"namespace,omitempty"`
 	Clusters  []Cluster `json:"clusters"`
 	// Events are the latest events, newest first.
 	Events []Event `json:"events"`
 	// Problems explain why the page is incomplete or outdated.
 	Problems []string `json:"problems,omitempty"`
-	// Manager explains why nothing changes, if no manager of this provider is alive; empty otherwise.
+	// Manager explains why nothing changes if no manager of this provider is running. It is empty if a manager is
+	// running.
 	Manager string `json:"manager,omitempty"`
-	// Engines, if they are asked.
+	// Engines are the engines, if the page asks them.
 	Engines []Engine `json:"engines,omitempty"`
-	// Away explains why the API server is unreachable, and AwaySince since when; empty if it is reachable.
+	// Away explains why the API server is unreachable, and AwaySince is the time since then. Away is empty if the
+	// server is reachable.
 	Away      string    `json:"away,omitempty"`
 	AwaySince time.Time `json:"awaySince,omitzero"`
-	// Watches are the page's watches of each kind.
+	// Watches are the watches of all kinds on the page.
 	Watches []Watch `json:"watches"`
-	// Troubles of all clusters, and of the services they need.
+	// Troubles are those of all clusters, and of the services they need.
 	Troubles []Trouble `json:"troubles"`
-	// Counts are of the clusters, Machines of their machines.
+	// Counts is the number of clusters by state, and Machines the number of their machines by state.
 	Counts   Count `json:"counts"`
 	Machines Count `json:"machines"`
 }
@@ -63,15 +65,15 @@ type State struct {
 type Cluster struct {
 	clustertree.Overview
 
-	// Kind of its state: bad, busy, off or ok. State is a word for it.
+	// Kind is the kind of the state: bad, busy, off or ok. State is a word for the state.
 	Kind   string `json:"kind"`
 	State  string `json:"state"`
 	Paused bool   `json:"paused,omitempty"`
-	// Engine is the URL of its engine; empty if it is not known.
+	// Engine is the URL of the engine, or "" if it is not known.
 	Engine string            `json:"engine,omitempty"`
 	Tree   *clustertree.Node `json:"tree"`
 	Waits  []Wait            `json:"waits,omitempty"`
-	// Kinds of the states of its machines, by KIND/NAME.
+	// Kinds are the kinds of the states of the machines, by KIND/NAME.
 	Kinds map[string]string `json:"kinds"`
 	// Machines counts the nodes among Kinds.
 	Machines Count     `json:"machines"`
@@ -134,7 +136,7 @@ func (w *watcher) buildState(ctx context.Context) State {
 	return out
 }
 
-// unknownWatchProblems are those of watches of unknown types.
+// unknownWatchProblems returns the problems with watches of unknown types.
 func (w *watcher) unknownWatchProblems() (out []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -146,7 +148,7 @@ func (w *watcher) unknownWatchProblems() (out []string) {
 	return out
 }
 
-// listClusters are all of them with their trees, those in trouble first.
+// listClusters returns all clusters with their trees. Clusters in trouble come first.
 func (w *watcher) listClusters(ctx context.Context) ([]Cluster, error) {
 	overviews, err := clustertree.List(ctx, w.reader, client.InNamespace(w.Namespace))
 	if err != nil {
@@ -161,7 +163,7 @@ func (w *watcher) listClusters(ctx context.Context) ([]Cluster, error) {
 		if err := w.reader.Get(ctx, key, &cluster); client.IgnoreNotFound(err) != nil {
 			return nil, err
 		} else if err != nil {
-			continue // it has just gone
+			continue // the Cluster was just deleted
 		}
 
 		tree, err := clustertree.Discover(ctx, w.reader, &cluster)
@@ -190,7 +192,7 @@ func (w *watcher) listClusters(ctx context.Context) ([]Cluster, error) {
 	return out, nil
 }
 
-// engineOf is the URL of the engine of a cluster, as engines are known by; empty if it is not known.
+// engineOf returns the normalized URL of a cluster's engine, or "" if it is not known.
 func (w *watcher) engineOf(ctx context.Context, cluster *clusterv1.Cluster) string {
 	var infra infrav1.OLVMCluster
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.InfrastructureRef.Name}
@@ -203,7 +205,7 @@ func (w *watcher) engineOf(ctx context.Context, cluster *clusterv1.Cluster) stri
 	return engine.RedactURL(infra.Spec.OLVMOvirtAPIServer.ServerURL)
 }
 
-// listEvents are all that are there, the newest first.
+// listEvents returns all events, newest first.
 func (w *watcher) listEvents(ctx context.Context) ([]Event, error) {
 	var list eventsv1.EventList
 	if err := w.reader.List(ctx, &list, client.InNamespace(w.Namespace)); err != nil {
@@ -230,5 +232,5 @@ func (w *watcher) listEvents(ctx context.Context) ([]Event, error) {
 	return out, nil
 }
 
-// kindOf returns the kind of a watched object, because objects from a cache do not contain it.
+// kindOf returns the kind of a watched object. Objects in a cache do not contain their kind.
 func kindOf(object client.Object) string { return reflect.TypeOf(object).Elem().Name() }

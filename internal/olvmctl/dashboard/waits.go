@@ -15,17 +15,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clustertree"
 )
 
-// sameRun is the maximal time between an event of a run and the run's end.
+// sameRun is the maximum time between the end of a run and the event about the run.
 const sameRun = 5 * time.Second
 
-// Wait is a wait of some objects for a target.
+// Wait is a wait of some objects for the same target.
 type Wait struct {
 	Who []Ref  `json:"who"`
 	For Ref    `json:"for"`
 	Why string `json:"why"`
 }
 
-// Kinds of targets other than objects.
+// These are the kinds of targets that are not objects.
 const (
 	kindEngine    = "engine"
 	kindGuest     = "guest"
@@ -44,7 +44,7 @@ type waiter struct {
 	out      []Wait
 }
 
-// waitsOf returns the waits in a cluster: parts wait for their machines, and machines for targets named by their
+// waitsOf returns the waits in a cluster. Parts wait for their machines, and machines wait for targets named in their
 // conditions.
 func waitsOf(
 	ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster, tree *clustertree.Node,
@@ -83,7 +83,7 @@ func (w *waiter) refTo(node *clustertree.Node) Ref {
 	return Ref{Kind: node.Kind, Namespace: w.cluster.Namespace, Name: node.Name}
 }
 
-// addWait records a wait. Waits for the same target and reason are merged.
+// addWait adds a wait. It merges waits with the same target and the same reason.
 func (w *waiter) addWait(who, what Ref, why string) {
 	why = strings.TrimSpace(why)
 
@@ -98,9 +98,9 @@ func (w *waiter) addWait(who, what Ref, why string) {
 	w.out = append(w.out, Wait{Who: []Ref{who}, For: what, Why: why})
 }
 
-// addPart records the waits of a part of a cluster, and of its machines.
+// addPart adds the waits of a part of a cluster, and of the part's machines.
 func (w *waiter) addPart(cluster, part *clustertree.Node) {
-	if part.Machine != nil { // its only owner is the Cluster
+	if part.Machine != nil { // the Cluster is its only owner
 		w.addMachine(part, part.Name)
 		return
 	}
@@ -128,7 +128,7 @@ func (w *waiter) addPart(cluster, part *clustertree.Node) {
 	}
 }
 
-// addMachine records the wait of an owner's machine.
+// addMachine adds the wait of a machine's owner for the machine.
 func (w *waiter) addMachine(machine *clustertree.Node, owner string) {
 	if machine.Problem == "" {
 		return
@@ -146,7 +146,7 @@ func (w *waiter) addMachine(machine *clustertree.Node, owner string) {
 		w.addWait(w.refTo(machine), Ref{Kind: kindGuest, Name: infra.Name}, machine.Problem)
 	default:
 		target := w.waitTarget(machine.Problem, inventory)
-		if target.Name == owner { // nobody waits for itself
+		if target.Name == owner { // an object does not wait for itself
 			target = Ref{Kind: kindBootstrap, Name: w.cluster.Name}
 		}
 
@@ -154,7 +154,7 @@ func (w *waiter) addMachine(machine *clustertree.Node, owner string) {
 	}
 }
 
-// waitTarget returns the target of a wait, for a problem beginning with a reason.
+// waitTarget returns the target of a wait. problem begins with the reason of a condition.
 func (w *waiter) waitTarget(problem, inventory string) Ref {
 	reason, _, _ := strings.Cut(problem, ":")
 
@@ -180,8 +180,8 @@ func (w *waiter) infrastructureRef() Ref {
 	return Ref{Kind: "OLVMCluster", Namespace: w.cluster.Namespace, Name: w.cluster.Spec.InfrastructureRef.Name}
 }
 
-// bootstrapRef returns the target of waits for bootstrap data: the first control plane node, or otherwise the bootstrap
-// provider.
+// bootstrapRef returns the target of a wait for bootstrap data. It is the first control plane node, or else the
+// bootstrap provider.
 func (w *waiter) bootstrapRef() Ref {
 	ready := conditions.Get(w.cluster, clusterv1.ClusterControlPlaneInitializedCondition)
 	if w.cluster.Spec.ControlPlaneRef.IsDefined() && (ready == nil || ready.Status != metav1.ConditionTrue) {

@@ -27,15 +27,15 @@ import (
 )
 
 const (
-	// syncLimit limits the first reading of a management cluster.
+	// syncLimit bounds the first read of a management cluster.
 	syncLimit = time.Minute
 	// retryPause is the pause between requests to an unreachable management cluster.
 	retryPause = 2 * time.Second
-	// forbiddenPause is longer than the interval of retrying a forbidden watch.
+	// forbiddenPause is longer than the interval at which a forbidden watch is retried.
 	forbiddenPause = 70 * time.Second
 )
 
-// watchedKind is a kind of objects followed by the page.
+// watchedKind is a kind of objects shown on the page.
 type watchedKind struct {
 	name   string
 	object client.Object
@@ -43,7 +43,7 @@ type watchedKind struct {
 	group  schema.GroupVersion
 }
 
-// watchedKinds are the kinds on the page. Without Clusters, there is nothing to show.
+// watchedKinds are the kinds shown on the page. Without Clusters, the page has nothing to show.
 var watchedKinds = []watchedKind{
 	{"Clusters", &clusterv1.Cluster{}, &clusterv1.ClusterList{}, clusterv1.GroupVersion},
 	{
@@ -64,35 +64,35 @@ var watchedKinds = []watchedKind{
 	{"events", &eventsv1.Event{}, &eventsv1.EventList{}, eventsv1.SchemeGroupVersion},
 }
 
-// watcher follows the objects of a management cluster.
+// watcher watches the objects in a management cluster.
 type watcher struct {
 	Options
 
 	// server is the URL of the API server.
 	server string
-	// reader reads watched objects.
+	// reader reads the watched objects.
 	reader  client.Reader
 	history *history
 	engines *engines
 	changed localpage.Changes
 
-	// unseen are the kinds without a watch, with the reason.
+	// unseen has the kinds without a watch, with the reasons.
 	unseen map[string]string
 
 	mu sync.Mutex
-	// manager explains why no manager of this provider is alive; empty if one is.
+	// manager explains why no manager of this provider is running. It is empty if a manager is running.
 	manager string
-	// lost explains why kinds cannot be watched now, by name.
+	// lost has the reasons why kinds cannot be watched now, by name.
 	lost map[string]*loss
-	// strange are the errors of watches of other types.
+	// strange has the errors from watches of other types.
 	strange map[string]string
-	// away is why the API server does not answer; nil if it does.
+	// away is the reason why the API server does not answer. It is nil if the server answers.
 	away *loss
 }
 
 func (w *watcher) changes() *localpage.Changes { return &w.changed }
 
-// startWatcher starts following a management cluster, and waits for its objects.
+// startWatcher starts to watch a management cluster, and waits for its objects.
 func startWatcher(ctx context.Context, o Options) (*watcher, error) {
 	w := &watcher{
 		Options: o,
@@ -152,7 +152,7 @@ func (w *watcher) followAll(ctx context.Context, objects cache.Cache, kinds []wa
 	return nil
 }
 
-// watchError explains why kinds cannot be watched now; nil if all can.
+// watchError explains why kinds cannot be watched now. It returns nil if all kinds can be watched.
 func (w *watcher) watchError() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,8 +168,8 @@ func (w *watcher) watchError() error {
 	return errors.Join(out...)
 }
 
-// watchFailed records the end of a kind's watch. A watch ends now and then, and restarts. A watch that cannot restart
-// is reported until the kind can be listed. of is the type of its objects, as in *v1.Event.
+// watchFailed records the end of the watch of a kind. A watch may end at any time, and then restarts. If it cannot
+// restart, the page reports this until the kind can be listed. of is the type of the objects, such as *v1.Event.
 func (w *watcher) watchFailed(ctx context.Context, of string, err error) {
 	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || errors.Is(err, io.EOF) {
 		return
@@ -180,7 +180,7 @@ func (w *watcher) watchFailed(ctx context.Context, of string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if at < 0 { // nothing tells when it goes on
+	if at < 0 { // nothing would tell when the watch restarts
 		if w.strange == nil {
 			w.strange = map[string]string{}
 		}
@@ -203,8 +203,8 @@ func (w *watcher) watchFailed(ctx context.Context, of string, err error) {
 	w.changed.WakeAll()
 }
 
-// awaitAnswer waits until a kind can be listed again. A user may have the right to list a kind without the right to
-// watch it. A forbidden watch counts as restored after a long time without failures.
+// awaitAnswer waits until a kind can be listed again. A user may have the right to list a kind, but not to watch it. A
+// forbidden watch counts as restored after a long time without failures.
 func (w *watcher) awaitAnswer(ctx context.Context, kind watchedKind) {
 	_ = wait.PollUntilContextCancel(ctx, retryPause, false, func(ctx context.Context) (bool, error) {
 		w.mu.Lock()
@@ -224,15 +224,15 @@ func (w *watcher) awaitAnswer(ctx context.Context, kind watchedKind) {
 	w.changed.WakeAll()
 }
 
-// canList asks for one object of a kind.
+// canList lists one object of a kind.
 func (w *watcher) canList(ctx context.Context, kind watchedKind) error {
 	list, _ := kind.list.DeepCopyObject().(client.ObjectList)
 
 	return w.In.List(ctx, list, client.InNamespace(w.Namespace), client.Limit(1))
 }
 
-// findListableKinds finds the listable kinds. It leaves out kinds forbidden to the user or missing from the management
-// cluster, and the page says so.
+// findListableKinds finds the kinds that the user can list. It omits kinds forbidden to the user or missing in the
+// management cluster. The page shows which ones.
 func (w *watcher) findListableKinds(ctx context.Context) ([]watchedKind, error) {
 	var seen []watchedKind
 
@@ -295,15 +295,15 @@ func (w *watcher) watchKind(ctx context.Context, objects cache.Cache, kind watch
 	return err
 }
 
-// partial reads watched objects. Other kinds have none.
+// partial reads the watched objects. For other kinds, it finds no objects.
 type partial struct {
 	client.Reader
 
-	// missing are the kinds without a watch.
+	// missing has the kinds without a watch.
 	missing map[string]string
 }
 
-// List lists objects; none of kinds without a watch.
+// List lists objects. It finds none of kinds without a watch.
 func (p *partial) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	for _, kind := range watchedKinds {
 		if _, left := p.missing[kind.name]; left && reflect.TypeOf(kind.list) == reflect.TypeOf(list) {
@@ -314,7 +314,7 @@ func (p *partial) List(ctx context.Context, list client.ObjectList, options ...c
 	return p.Reader.List(ctx, list, options...)
 }
 
-// Get gets an object; kinds without a watch have none.
+// Get reads an object. It finds none of kinds without a watch.
 func (p *partial) Get(
 	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
 ) error {

@@ -22,18 +22,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/atomicfile"
 )
 
-// This file has the certificates of a plane, which may run for years. CAs live for ten years, and each start makes new
-// ones. The certificates they sign live for one year. The running plane renews them in their files, and all readers
-// read the files again.
+// This file creates and renews the certificates of a plane, because a plane may run for years. CAs are valid for ten
+// years, and each start creates new ones. Certificates signed by these CAs are valid for one year. The running plane
+// renews them in their files. All readers read these files again.
 
 const (
 	// renewBefore is the remaining lifetime at which a certificate is renewed.
 	renewBefore = certs.DefaultCertDuration / 3
-	// renewInterval is the interval of checking the certificates.
+	// renewInterval is the interval between checks of the certificates.
 	renewInterval = time.Hour
 )
 
-// authority is a CA of the plane. Its key is not saved.
+// authority is a CA of the plane. Its key is not saved to a file.
 type authority struct {
 	certificate *x509.Certificate
 	signer      crypto.Signer
@@ -53,26 +53,26 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{certificate, signer}, nil
 }
 
-// PEM returns its certificate.
+// PEM returns the certificate of the CA.
 func (a *authority) PEM() []byte { return certs.EncodeCertPEM(a.certificate) }
 
-// leaf is a certificate signed by a CA, in a pair of files.
+// leaf is a certificate signed by a CA. The certificate and its key are in files.
 type leaf struct {
 	by     *authority
 	config *certs.Config
-	// file and keyFile are its files. A renewal keeps the key, so the files always match.
+	// file and keyFile are the paths of these files. A renewal keeps the key, so both files always match.
 	file, keyFile string
 	key           crypto.Signer
 	until         time.Time
 }
 
-// certificates are all renewed certificates.
+// certificates are all certificates that the plane renews.
 type certificates struct {
 	mu     sync.Mutex
 	leaves []*leaf
 }
 
-// issueCertificate writes a certificate and its key, and renews the certificate from then on.
+// issueCertificate writes a certificate and its key. The plane renews the certificate from then on.
 func (c *certificates) issueCertificate(by *authority, config certs.Config, file, keyFile string) error {
 	key, err := certs.NewSigner(bootstrapv1.EncryptionAlgorithmECDSAP256)
 	if err != nil {
@@ -101,7 +101,7 @@ func (c *certificates) issueCertificate(by *authority, config certs.Config, file
 	return nil
 }
 
-// signAndWrite signs the certificate and replaces the previous one.
+// signAndWrite signs the certificate, and replaces the previous one.
 func (l *leaf) signAndWrite() error {
 	signed, err := l.config.NewSignedCert(l.key, l.by.certificate, l.by.signer)
 	if err != nil {
@@ -117,7 +117,7 @@ func (l *leaf) signAndWrite() error {
 	return nil
 }
 
-// renewExpiring renews certificates about to expire, and returns their number.
+// renewExpiring renews certificates about to expire, and returns how many it has renewed.
 func (c *certificates) renewExpiring(now time.Time) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,12 +155,12 @@ func (p *Plane) keepRenewing(ctx context.Context) {
 	}
 }
 
-// loopbackNames returns the names of the plane's servers.
+// loopbackNames returns the addresses and names of the plane's servers.
 func loopbackNames() certs.AltNames {
 	return certs.AltNames{DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}}
 }
 
-// users creates users of the API server, identified by certificates in files.
+// users creates users of the API server. Certificates in files identify them.
 type users struct {
 	plane *Plane
 	by    *authority
@@ -206,7 +206,7 @@ func (u *users) AddUser(user envtest.User, base *rest.Config) (*rest.Config, err
 // Stop implements envtest.Authn.
 func (*users) Stop() error { return nil }
 
-// serveWith configures kube-apiserver: its own certificate, the signing of service account tokens, and its users.
+// serveWith configures kube-apiserver: its certificate, the key of service account tokens, and its users.
 func (p *Plane) serveWith(server *envtest.APIServer) error {
 	server.CertDir = filepath.Join(p.options.Dir, "apiserver-certs")
 	in := func(name string) string { return filepath.Join(server.CertDir, name) }
@@ -234,8 +234,9 @@ func (p *Plane) serveWith(server *envtest.APIServer) error {
 	return ensureTokenKey(in("sa-signer.crt"), in("sa-signer.key"))
 }
 
-// ensureTokenKey creates the key of tokens unless one exists, so tokens stay valid over restarts. It replaces an
-// invalid key, because kube-apiserver would not start with it. A power cut with an old version may have left one.
+// ensureTokenKey creates the key for tokens, unless it exists. Tokens thus stay valid after a restart. It replaces an
+// invalid key, because kube-apiserver would not start with it. A power failure with an old version of olvmctl may have
+// left one.
 func ensureTokenKey(file, keyFile string) error {
 	if _, err := tls.LoadX509KeyPair(file, keyFile); err == nil {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestACertificateThatEndsIsRenewed reads the certificate like servers, which read the files again.
+// TestACertificateThatEndsIsRenewed reads the certificate as servers do. They read the files again.
 func TestACertificateThatEndsIsRenewed(t *testing.T) {
 	dir := t.TempDir()
 	by, err := newAuthority("test")
@@ -63,7 +63,7 @@ func TestACAOfAPlaneOutlivesWhatItSigns(t *testing.T) {
 	check.Equal(t, "whether it lives for nine years", by.certificate.NotAfter.After(time.Now().AddDate(9, 0, 0)), true)
 }
 
-// TestAKeyOfTokensThatAPowerCutHasSpoiltIsMadeAnew has files left incomplete by a file system without a sync:
+// TestAKeyOfTokensThatAPowerCutHasSpoiltIsMadeAnew has incomplete files, as after a power failure without a sync.
 // kube-apiserver would never start again.
 func TestAKeyOfTokensThatAPowerCutHasSpoiltIsMadeAnew(t *testing.T) {
 	dir := t.TempDir()

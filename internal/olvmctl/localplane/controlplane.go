@@ -21,18 +21,19 @@ import (
 // kubeconfigName is the name of the context, the cluster and the user in a plane's kubeconfig.
 const kubeconfigName = "capolvm-local"
 
-// envtestStopGrace is the time for etcd and kube-apiserver to end.
+// envtestStopGrace is the time etcd and kube-apiserver get to end.
 const envtestStopGrace = 30 * time.Second
 
-// KeepToLoopback lets an API server of envtest start on a machine without a default route. Otherwise the server looks
-// for an address to advertise. Endpoints refuse loopback addresses, so Service kubernetes gets none; nothing uses it.
+// KeepToLoopback makes an API server of envtest start even on a machine without a default route. Without this, the
+// server looks for an address to advertise. Endpoints reject loopback addresses, so the Service kubernetes gets none,
+// but nothing uses it.
 func KeepToLoopback(server *envtest.APIServer) {
 	server.Configure().Set("advertise-address", "127.0.0.1").Set("endpoint-reconciler-type", "none")
 }
 
 // startControlPlane starts etcd and kube-apiserver, and creates the users.
 func (p *Plane) startControlPlane(ctx context.Context) error {
-	if p.options.DataDir != "" { // nobody else runs this plane now
+	if p.options.DataDir != "" { // no other process runs this plane now
 		if ended, err := endOrphans(p.options.Dir); err != nil {
 			return err
 		} else if ended > 0 {
@@ -83,8 +84,8 @@ func (p *Plane) startControlPlane(ctx context.Context) error {
 	return err
 }
 
-// startEnvtest lets envtest start etcd and kube-apiserver. It avoids envtest's Environment, which reports a failure
-// only after five attempts, and waits only five seconds for the default namespace.
+// startEnvtest starts etcd and kube-apiserver with envtest. It does not use envtest's Environment: that reports a
+// failure only after five attempts, and waits only five seconds for the default namespace.
 func (p *Plane) startEnvtest(ctx context.Context) error {
 	etcd, err := newOutput("etcd", p.options.Dir)
 	if err != nil {
@@ -111,7 +112,7 @@ func (p *Plane) startEnvtest(ctx context.Context) error {
 		etcd.process.stopped.Store(true)
 		server.process.stopped.Store(true)
 		_ = p.control.Stop()
-		<-started // an interrupt does not wait for it
+		<-started // an interrupt does not wait for this
 		_ = p.control.Stop()
 	})
 
@@ -135,7 +136,7 @@ func (p *Plane) startEnvtest(ctx context.Context) error {
 	return nil
 }
 
-// explainStart adds the failed process's output to an error of envtest, which names the process.
+// explainStart adds the output of the failed process to an error of envtest. The error names only the process.
 func explainStart(err error, etcd, server *Process) error {
 	failed := etcd
 	if strings.Contains(err.Error(), server.Name) {
@@ -143,7 +144,7 @@ func explainStart(err error, etcd, server *Process) error {
 	}
 
 	select {
-	case <-failed.Done(): // its whole output is in the log
+	case <-failed.Done(): // the log has its whole output
 	case <-time.After(time.Second):
 	}
 
@@ -151,7 +152,8 @@ func explainStart(err error, etcd, server *Process) error {
 		err)
 }
 
-// waitForDefaultNamespace waits until kube-apiserver has created the namespace, shortly after it starts serving.
+// waitForDefaultNamespace waits until kube-apiserver has created the namespace. This happens shortly after it starts to
+// serve.
 func (p *Plane) waitForDefaultNamespace(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -170,14 +172,14 @@ func (p *Plane) waitForDefaultNamespace(ctx context.Context) error {
 	}
 }
 
-// createUserKubeconfig creates a user and writes its kubeconfig.
+// createUserKubeconfig creates a user, and writes the user's kubeconfig.
 func (p *Plane) createUserKubeconfig(name string, groups ...string) (string, error) {
 	user, err := p.control.AddUser(envtest.User{Name: name, Groups: groups}, nil)
 	if err != nil {
 		return "", fmt.Errorf("failed to make user %s: %w", name, err)
 	}
 
-	// Refer to the certificates by file, because they are renewed there.
+	// Refer to the certificates by their files, because renewals change these files.
 	config := clientcmdapi.NewConfig()
 	from := user.Config()
 	config.CurrentContext = kubeconfigName

@@ -1,7 +1,7 @@
-// Package localplane runs a Cluster API management plane as local processes on loopback: etcd and kube-apiserver
-// (through controller-runtime's envtest), kube-controller-manager, the managers of Cluster API, and our own manager.
-// `olvmctl local`, the demo and the end-to-end tests use it.
+// Package localplane runs a Cluster API management plane as local processes on loopback. They are etcd and
+// kube-apiserver (with controller-runtime's envtest), kube-controller-manager, the managers of Cluster API, and this
+// provider's manager. `olvmctl local`, the demo and the end-to-end tests use this package.
 //
-// A plane is an ordered list of steps, undone backwards. Every process is a child of this one and is stopped by its ID.
-// All except etcd and kube-apiserver, started by envtest, also die if this process is killed.
+// A start is a list of steps, and a stop undoes them in reverse order. Every process is a child of this process, and is
+// stopped by its ID. envtest starts etcd and kube-apiserver. All other processes also end if this process is killed.
 package localplane

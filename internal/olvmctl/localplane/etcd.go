@@ -13,8 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// configureEtcd makes etcd answer only the API server, by a certificate. It also makes etcd's data durable if they
-// outlive the plane. Everybody on the machine can reach the loopback, and etcd holds the Secrets of all clusters.
+// configureEtcd makes etcd accept only the API server, identified by a certificate. If the data outlives the plane, it
+// also makes etcd write the data durably. All users of the machine can reach loopback, and etcd has the Secrets of all
+// clusters.
 func (p *Plane) configureEtcd() error {
 	if p.options.DataDir != "" {
 		if err := os.MkdirAll(p.options.DataDir, 0o700); err != nil {
@@ -32,7 +33,7 @@ func (p *Plane) configureEtcd() error {
 		return err
 	}
 
-	// envtest checks health without a certificate, so it gets an address serving only health and metrics.
+	// envtest checks the health of etcd without a certificate. It gets an address with only health and metrics.
 	health, clients, peers := localURL("http", ports[0]), localURL("https", ports[1]), localURL("https", ports[2])
 	etcd := &envtest.Etcd{
 		Path: filepath.Join(p.tools, "etcd"), DataDir: p.options.DataDir, URL: health,
@@ -79,8 +80,8 @@ func localURL(scheme string, port int) *url.URL {
 	return &url.URL{Scheme: scheme, Host: fmt.Sprintf("127.0.0.1:%d", port)}
 }
 
-// writeEtcdCertificates writes a CA only for etcd, and one certificate for both etcd and its client. It returns the
-// paths. The CA's key is not saved: each start makes a new one.
+// writeEtcdCertificates writes a CA for etcd only, and one certificate for both etcd and its client. It returns their
+// paths. The key of the CA is not saved, because each start creates a new CA.
 func (p *Plane) writeEtcdCertificates(dir string) (authority, pair, key string, err error) {
 	by, err := newAuthority("etcd-ca")
 	if err != nil {

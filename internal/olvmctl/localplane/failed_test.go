@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// TestFailedNamesTheFirst ends processes one after the other: later ends may result from the first.
+// TestFailedNamesTheFirst ends processes one after the other, because the first end may cause the later ones.
 func TestFailedNamesTheFirst(t *testing.T) {
 	p := &Plane{options: Options{Dir: t.TempDir()}}
 	t.Cleanup(p.Stop)
@@ -56,7 +56,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestAProcessOfEnvtestThatFails has a toolchain with an unusable etcd or kube-apiserver: envtest does not give the
+// TestAProcessOfEnvtestThatFails has a toolchain with an unusable etcd or kube-apiserver. envtest does not report the
 // reason.
 func TestAProcessOfEnvtestThatFails(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())

@@ -9,13 +9,13 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 )
 
-// provider is a provider running in a plane, as in clusterctl's inventory.
+// provider is a provider that runs in a plane, as in clusterctl's inventory.
 type provider struct {
 	name, kind, namespace, version string
 }
 
-// addToInventory records the providers of a plane, like clusterctl init. clusterctl moves clusters only to a management
-// cluster with the same providers, in the same or a newer version.
+// addToInventory records the providers of a plane, as clusterctl init does. clusterctl moves clusters only to a
+// management cluster with the same providers, in the same or a newer version.
 func (p *Plane) addToInventory(ctx context.Context, providers ...provider) error {
 	var problems []error
 
@@ -46,7 +46,7 @@ func (p *Plane) addToInventory(ctx context.Context, providers ...provider) error
 	return errors.Join(problems...)
 }
 
-// clusterAPI returns Cluster API's own providers.
+// clusterAPI returns the providers of Cluster API itself.
 func (p *Plane) clusterAPI() []provider {
 	version := p.options.Tools.Version("plane", "sigs.k8s.io/cluster-api")
 

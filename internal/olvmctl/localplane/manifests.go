@@ -11,16 +11,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// fieldOwner owns the applied fields.
+// fieldOwner owns the fields applied by this package.
 const fieldOwner = client.FieldOwner("capolvm-localplane")
 
-// Apply applies objects by server-side apply.
+// Apply applies objects with server-side apply.
 func Apply(ctx context.Context, c client.Client, objects ...*unstructured.Unstructured) error {
 	return manifest.Apply(ctx, c, objects, fieldOwner, client.ForceOwnership)
 }
 
-// redirectWebhooks redirects the webhooks and conversions of a manager to its URL. The original Services do not exist
-// here.
+// redirectWebhooks makes the webhooks and conversions of a manager use its URL. Their Services do not exist in a plane.
 func redirectWebhooks(objects []*unstructured.Unstructured, manager string, port int, ca []byte) {
 	url := func(path string) map[string]any {
 		return map[string]any{
@@ -32,7 +31,7 @@ func redirectWebhooks(objects []*unstructured.Unstructured, manager string, port
 	for _, object := range objects {
 		switch object.GetKind() {
 		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
-			object.SetName(manager + "-" + object.GetName()) // all modules use the same names
+			object.SetName(manager + "-" + object.GetName()) // all providers use the same names
 
 			hooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
 			for _, hook := range hooks {
@@ -56,7 +55,8 @@ func redirectWebhooks(objects []*unstructured.Unstructured, manager string, port
 	}
 }
 
-// labelOwnContract labels Cluster API's CRDs like its kustomization: each version serves the contract of its name.
+// labelOwnContract labels the CRDs of Cluster API as its kustomization does: each version serves the contract with the
+// same name.
 func labelOwnContract(crds []*unstructured.Unstructured) {
 	for _, crd := range crds {
 		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")

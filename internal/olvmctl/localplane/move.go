@@ -8,8 +8,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// MoveCommand returns a command moving a namespace between management clusters with clusterctl, built by `make
-// tools-clusterctl`. from and to are kubeconfigs. dir is for clusterctl's configuration.
+// MoveCommand returns the command to move a namespace between management clusters with clusterctl. `make
+// tools-clusterctl` builds clusterctl. from and to are the paths of kubeconfigs. dir is the folder for clusterctl's
+// configuration.
 func MoveCommand(ctx context.Context, tools *toolchain.Toolchain, from, to, namespace, dir string) (*exec.Cmd, error) {
 	program, err := tools.Path("clusterctl", "clusterctl")
 	if err != nil {

@@ -12,18 +12,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
-// orphanGrace is the time for a leftover process of a plane to end, and killGrace the system's time to end a killed
-// one.
+// orphanGrace is the time an orphaned process of a plane gets to end. killGrace is the time the system gets to end a
+// killed process.
 const (
 	orphanGrace = 10 * time.Second
 	killGrace   = 5 * time.Second
 )
 
-// servers are the programs holding the plane's objects. They end last, because a manager saves its states in them.
+// servers are the programs with the plane's objects. They end last, because managers save their states in them.
 var servers = []string{"etcd", "kube-apiserver"}
 
-// endOrphans ends processes of an earlier, killed plane in a folder, because they hold locks and ports. It returns
-// their number.
+// endOrphans ends the processes of an earlier, killed plane in a folder, because they hold locks and ports. It returns
+// the number of ended processes.
 func endOrphans(dir string) (int, error) {
 	all := func(string) bool { return true }
 	managers := func(program string) bool { return !slices.Contains(servers, program) }
@@ -36,7 +36,7 @@ func endOrphans(dir string) (int, error) {
 	return count, endProcesses(dir, all, orphanGrace)
 }
 
-// endProcesses asks the meant orphans to end, and kills them after the grace period.
+// endProcesses asks selected orphans to end, and kills them after the grace period.
 func endProcesses(dir string, meant func(program string) bool, grace time.Duration) error {
 	for _, pid := range findOrphans(dir, meant) {
 		_ = hostos.EndProcess(pid)
@@ -57,7 +57,7 @@ func endProcesses(dir string, meant func(program string) bool, grace time.Durati
 	return fmt.Errorf("processes %v of an earlier start do not end; end them with kill -9", findOrphans(dir, meant))
 }
 
-// waitForOrphans reports whether the meant orphans have ended in time.
+// waitForOrphans waits for selected orphans, and reports whether they have ended in time.
 func waitForOrphans(dir string, meant func(program string) bool, limit time.Duration) bool {
 	for begin := time.Now(); time.Since(begin) < limit; time.Sleep(100 * time.Millisecond) {
 		if len(findOrphans(dir, meant)) == 0 {
@@ -68,7 +68,7 @@ func waitForOrphans(dir string, meant func(program string) bool, limit time.Dura
 	return false
 }
 
-// findOrphans returns the process IDs of the meant programs; none without /proc.
+// findOrphans returns the process IDs of selected programs. Without /proc, it returns none.
 func findOrphans(dir string, meant func(program string) bool) []int {
 	var out []int
 
@@ -76,7 +76,7 @@ func findOrphans(dir string, meant func(program string) bool) []int {
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 
 		arguments := strings.Split(strings.TrimRight(string(content), "\x00"), "\x00")
@@ -91,8 +91,8 @@ func findOrphans(dir string, meant func(program string) bool) []int {
 	return out
 }
 
-// isOf reports whether a command line belongs to a plane in a folder. It is either a program of planes, from any
-// version of the tools, with a file of the folder, or our manager working there.
+// isOf reports whether a command line belongs to a plane in a folder. It is either a program of planes, in any version,
+// with a file in the folder, or this provider's manager with its working directory there.
 func isOf(dir string, arguments []string) bool {
 	if slices.Contains(arguments[1:], "--work-dir="+workDirIn(dir)) {
 		return true

@@ -15,8 +15,7 @@ import (
 // all accepts every program.
 func all(string) bool { return true }
 
-// TestWhatAKilledPlaneLeavesIsEnded has one process of an earlier plane, one of another plane, and one of another
-// program.
+// TestWhatAKilledPlaneLeavesIsEnded has processes of an earlier plane, of another plane, and of another program.
 func TestWhatAKilledPlaneLeavesIsEnded(t *testing.T) {
 	programs, dir, other := t.TempDir(), t.TempDir(), t.TempDir()
 	shell, err := filepath.EvalSymlinks("/bin/sh")
@@ -28,7 +27,7 @@ func TestWhatAKilledPlaneLeavesIsEnded(t *testing.T) {
 
 	run := func(program, dir string) *exec.Cmd {
 		command := exec.CommandContext(t.Context(), program, "-c", "read line", "etcd", "--data-dir="+dir+"/data")
-		_, err := command.StdinPipe() // it reads forever
+		_, err := command.StdinPipe() // the process reads forever
 		check.Error(t, err, "")
 		check.Error(t, command.Start(), "")
 
@@ -56,7 +55,8 @@ func TestWhatAKilledPlaneLeavesIsEnded(t *testing.T) {
 	}
 }
 
-// TestWhichProcessesAreOfAPlane has programs of a plane, from any version of the tools, and others using its files.
+// TestWhichProcessesAreOfAPlane has programs of a plane, in any version, and other programs that use files of the
+// plane.
 func TestWhichProcessesAreOfAPlane(t *testing.T) {
 	const dir = "/home/me/.local/state/capolvm/local"
 
@@ -72,7 +72,7 @@ func TestWhichProcessesAreOfAPlane(t *testing.T) {
 		"vim " + dir + "/etcd.log":                                        false,
 		"olvmctl describe prod --kubeconfig=" + dir + "/admin.kubeconfig": false,
 		"olvmctl manager --work-dir=/var/lib/capolvm":                     false,
-		"": false, // a process that has ended, and was not waited for
+		"": false, // a process that has ended, but whose parent has not waited for it
 	} {
 		t.Run(command, func(t *testing.T) {
 			check.Equal(t, "whether it is of the plane", isOf(dir, strings.Split(command, " ")), want)
@@ -80,7 +80,7 @@ func TestWhichProcessesAreOfAPlane(t *testing.T) {
 	}
 }
 
-// TestServersEndAfterTheManagersThatSaveInThem has a slow manager, and an etcd ending at once.
+// TestServersEndAfterTheManagersThatSaveInThem has a slow manager, and an etcd that ends at once.
 func TestServersEndAfterTheManagersThatSaveInThem(t *testing.T) {
 	programs, dir := t.TempDir(), t.TempDir()
 	note := filepath.Join(t.TempDir(), "note")
@@ -100,7 +100,7 @@ func TestServersEndAfterTheManagersThatSaveInThem(t *testing.T) {
 	}
 
 	wait.Until(t, "they run", func() bool { return len(findOrphans(dir, all)) == 2 })
-	time.Sleep(200 * time.Millisecond) // until both have their traps
+	time.Sleep(200 * time.Millisecond) // waits until both have set their traps
 
 	_, err := endOrphans(dir)
 	check.Error(t, err, "")

@@ -12,17 +12,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// This file has third-party providers, each in its own tools module.
+// This file starts third-party providers. Each has its own tools module.
 
 const (
 	ipamProgram = "capi-ipam-in-cluster"
 	ociProgram  = "capoci"
 )
 
-// otherPrograms are their programs.
+// otherPrograms are the programs of these providers.
 var otherPrograms = []string{ipamProgram, ociProgram}
 
-// StartIPAM installs and starts the in-cluster IPAM provider, built by `make tools-ipam`.
+// StartIPAM installs and starts the in-cluster IPAM provider. `make tools-ipam` builds it.
 func (p *Plane) StartIPAM(ctx context.Context) error {
 	const name = ipamProgram
 	program, err := p.options.Tools.Path("ipam", name)
@@ -56,7 +56,7 @@ func (p *Plane) StartIPAM(ctx context.Context) error {
 	return process.WaitUntil(ctx, "ready", NewHTTPCheck(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
 }
 
-// Others are third-party providers of a local plane, by name.
+// Others are the third-party providers of a local plane, by name.
 var Others = map[string]Other{
 	"oci": {
 		Module: "oci",
@@ -64,7 +64,7 @@ var Others = map[string]Other{
 	},
 }
 
-// networkEnv returns this process's settings for reaching the cloud.
+// networkEnv returns the settings in this process's environment for reaching the cloud.
 func networkEnv() []string {
 	var out []string
 
@@ -80,15 +80,15 @@ func networkEnv() []string {
 	return out
 }
 
-// Other defines the building and starting of a third-party provider.
+// Other defines how to build and start a third-party provider.
 type Other struct {
-	// Module of the tools with the provider.
+	// Module is the tools module with the provider.
 	Module string
 	Start  func(context.Context, *Plane) error
 }
 
-// StartOCI installs and starts Cluster API Provider OCI, built by `make tools-oci`. It has no credentials: clusters
-// name an OCIClusterIdentity. env adds to its environment.
+// StartOCI installs and starts Cluster API Provider OCI. `make tools-oci` builds it. The provider has no credentials,
+// because clusters name an OCIClusterIdentity. env is added to the environment of its manager.
 func (p *Plane) StartOCI(ctx context.Context, env ...string) error {
 	const name = ociProgram
 	program, err := p.options.Tools.Path("oci", name)
@@ -141,7 +141,8 @@ func (p *Plane) StartOCI(ctx context.Context, env ...string) error {
 	})
 }
 
-// startOCIManager starts its manager, and waits until it is ready. ports are for webhooks, probes and metrics.
+// startOCIManager starts the manager of the provider, and waits until it is ready. ports are the ports for webhooks,
+// probes and metrics.
 func (p *Plane) startOCIManager(ctx context.Context, name, program, certDir string, ports []int, env []string) error {
 	process, err := p.runOther(name, program, []string{
 		"--kubeconfig=" + p.Kubeconfig,
@@ -158,7 +159,8 @@ func (p *Plane) startOCIManager(ctx context.Context, name, program, certDir stri
 	return process.WaitUntil(ctx, "ready", NewHTTPCheck(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1])))
 }
 
-// labelOCIContract labels CRDs like the kustomization of Cluster API Provider OCI: all versions serve contract v1beta1.
+// labelOCIContract labels the CRDs as the kustomization of Cluster API Provider OCI does: all versions serve contract
+// v1beta1.
 func labelOCIContract(crds []*unstructured.Unstructured) {
 	for _, crd := range crds {
 		setLabel(crd, "cluster.x-k8s.io/v1beta1", "v1beta1_v1beta2")

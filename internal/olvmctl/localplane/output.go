@@ -9,18 +9,18 @@ import (
 	"time"
 )
 
-// output receives the output of an envtest process, which envtest discards. It also tells when the process has ended,
-// which envtest does not.
+// output receives the output of a process started by envtest, because envtest discards the output. It also tells when
+// the process has ended, because envtest does not.
 type output struct {
 	process *Process
-	// log receives standard error, with nearly all output of such a process.
+	// log receives the standard error of the process, which is nearly all of its output.
 	log *os.File
-	// stdout is the writing end of a pipe. After the start, only the process holds it: the pipe closes when the process
-	// ends.
+	// stdout is the writing end of a pipe. After the start, only the process has this end open, so the pipe closes when
+	// the process ends.
 	stdout *os.File
 }
 
-// newOutput appends to name.log in a folder.
+// newOutput returns an output that appends to name.log in a folder.
 func newOutput(name, logDir string) (*output, error) {
 	o := &output{process: &Process{
 		Name: name, LogFile: filepath.Join(logDir, name+".log"), done: make(chan struct{}),
@@ -48,5 +48,5 @@ func newOutput(name, logDir string) (*output, error) {
 	return o, nil
 }
 
-// closeParentEnd is called after envtest has started the process, or given up.
+// closeParentEnd closes the writing end in this process, after envtest has started the process or has given up.
 func (o *output) closeParentEnd() { _ = o.stdout.Close() }

@@ -36,50 +36,51 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// Programs are the plane's own programs, by their names among the tools.
+// Programs are the names of the plane's own programs among the tools.
 var Programs = []string{
 	"etcd", "kube-apiserver", "kube-controller-manager", "capi-core", "capi-bootstrap-kubeadm",
 	"capi-controlplane-kubeadm",
 }
 
 const (
-	// startLimit is the time for a process to start serving, even on a very busy machine. A process that ends is not
-	// waited for.
+	// startLimit is the time a process gets to start serving, even on a very busy machine. If the process ends, nothing
+	// waits for it any longer.
 	startLimit = 5 * time.Minute
-	// stopGrace is the time for a process to end; our manager saves states meanwhile.
+	// stopGrace is the time a process gets to end. This provider's manager saves states during this time.
 	stopGrace = 60 * time.Second
-	// brokenGrace is the time for a process to end after the end of etcd or kube-apiserver.
+	// brokenGrace is the time a process gets to end after the end of etcd or kube-apiserver.
 	brokenGrace = 3 * time.Second
 )
 
 // Options configure a plane.
 type Options struct {
-	// Tools, already built.
+	// Tools are the tools, already built.
 	Tools *toolchain.Toolchain
-	// Dir for logs, kubeconfigs and data.
+	// Dir is the folder for logs, kubeconfigs and data.
 	Dir string
-	// BinDir contains our manager.
+	// BinDir is the folder with this provider's manager.
 	BinDir string
-	// Manager is the command of our manager, replacing the one in BinDir.
+	// Manager is the command of this provider's manager. It replaces the manager in BinDir.
 	Manager []string
-	// ManagerArgs are more arguments of our manager, such as --drift-interval=20s.
+	// ManagerArgs are additional arguments for this provider's manager, such as --drift-interval=20s.
 	ManagerArgs []string
-	// DataDir keeps the plane's data over restarts; empty discards them.
+	// DataDir keeps the plane's data after a restart. If empty, the data is discarded.
 	DataDir string
 	// OnlyAPI runs only etcd and kube-apiserver.
 	OnlyAPI bool
-	// NoProvider omits Cluster API Provider OLVM. InstallProvider can add it later, and RunProvider its manager.
+	// NoProvider leaves out Cluster API Provider OLVM. InstallProvider can add this provider later, and RunProvider its
+	// manager.
 	NoProvider bool
-	// FeatureGates of Cluster API to enable in addition to ClusterTopology.
+	// FeatureGates are feature gates of Cluster API to enable in addition to ClusterTopology.
 	FeatureGates []string
-	// Progress receives lines for users, one at a time; nil discards them.
+	// Progress receives lines for users, one at a time. If nil, the lines are discarded.
 	Progress func(format string, args ...any)
 }
 
-// workDirIn returns our manager's working directory in the folder of a plane.
+// workDirIn returns the working directory of this provider's manager in the folder of a plane.
 func workDirIn(dir string) string { return filepath.Join(dir, "terraform") }
 
-// managerUser has the rights of our manager.
+// managerUser is a user with the rights of this provider's manager.
 const managerUser = "capolvm-manager"
 
 // Plane is a running management plane.
@@ -87,28 +88,28 @@ type Plane struct {
 	options Options
 	control *envtest.ControlPlane
 	undo    []func()
-	// certificates are renewed while it runs.
+	// The plane renews certificates while it runs.
 	certificates certificates
-	// processes started so far. Processes stopped on purpose are no failure.
+	// processes are the processes started so far. If a process is stopped on purpose, this is not a failure.
 	mu        sync.Mutex
 	processes []*Process
 	tools     string
-	// saying is held while printing a line.
+	// saying is held while a line is printed.
 	saying sync.Mutex
 
 	// Config and Client have all rights.
 	Config *rest.Config
 	Client client.Client
-	// Kubeconfig is a file with all rights; ManagerKubeconfig has the rights of our manager.
+	// Kubeconfig is a file with all rights. ManagerKubeconfig has only the rights of this provider's manager.
 	Kubeconfig, ManagerKubeconfig string
-	// WorkDir of our manager.
+	// WorkDir is the working directory of this provider's manager.
 	WorkDir string
-	// Manager is the process of our manager.
+	// Manager is the process of this provider's manager.
 	Manager  *Process
 	executor terraform.Executable
 }
 
-// Scheme returns a scheme with every type served by the plane.
+// Scheme returns a scheme with all types that the plane serves.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	err := errors.Join(
@@ -119,13 +120,13 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, err
 }
 
-// step is a step of starting a plane, and its description.
+// step is one step in the start of a plane.
 type step struct {
 	phrase string
 	run    func(context.Context) error
 }
 
-// Start runs everything, step by step. On an error, it stops everything already started.
+// Start starts a plane step by step. If a step fails, it stops everything already started.
 func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 	if err := CheckPlatform(goruntime.GOOS); err != nil {
 		return nil, err
@@ -168,7 +169,7 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 	return p, p.InstallProvider(ctx)
 }
 
-// RunStep runs a step of starting the plane, and reports its duration. The phrase is an imperative, such as "start
+// RunStep runs one step in the start of the plane, and reports its duration. phrase is an imperative such as "start
 // etcd".
 func (p *Plane) RunStep(ctx context.Context, phrase string, run func(context.Context) error) error {
 	begin := time.Now()
@@ -180,7 +181,7 @@ func (p *Plane) RunStep(ctx context.Context, phrase string, run func(context.Con
 	stop()
 
 	if err != nil {
-		// The cause may be the end of another process.
+		// The end of another process may be the cause of the error.
 		return fmt.Errorf("failed to %s: %w", phrase, cmp.Or(p.Failed(), err))
 	}
 
@@ -189,7 +190,7 @@ func (p *Plane) RunStep(ctx context.Context, phrase string, run func(context.Con
 	return nil
 }
 
-// ReportProgress reports a line to the plane's starter.
+// ReportProgress reports a line to whoever started the plane.
 func (p *Plane) ReportProgress(format string, args ...any) {
 	p.saying.Lock()
 	defer p.saying.Unlock()
@@ -199,7 +200,7 @@ func (p *Plane) ReportProgress(format string, args ...any) {
 	}
 }
 
-// Stop undoes the steps backwards.
+// Stop undoes all steps in reverse order.
 func (p *Plane) Stop() {
 	stop := heartbeat.Start(func(since time.Duration) {
 		p.ReportProgress("  stopping all processes: %.0f s so far", since.Seconds())
@@ -213,7 +214,7 @@ func (p *Plane) Stop() {
 	p.undo = nil
 }
 
-// RunProcess starts a process of the plane. Stop stops it, and Failed reports a premature end.
+// RunProcess starts a process of the plane. Stop stops this process. If the process ends before, Failed reports it.
 func (p *Plane) RunProcess(name, program string, args []string, env ...string) (*Process, error) {
 	process, err := StartProcess(name, p.options.Dir, program, args, env)
 	if err != nil {
@@ -228,13 +229,14 @@ func (p *Plane) RunProcess(name, program string, args []string, env ...string) (
 	return process, nil
 }
 
-// gracePeriod returns the time for a process to end now. Without an API server, there is nothing left to save.
+// gracePeriod returns the time that a process now gets to end. Without an API server, a process can no longer save
+// anything.
 func (p *Plane) gracePeriod() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
 	for _, process := range p.processes {
-		if process.command != nil { // not an envtest process
+		if process.command != nil { // not a process of envtest
 			continue
 		}
 
@@ -248,8 +250,8 @@ func (p *Plane) gracePeriod() time.Duration {
 	return stopGrace
 }
 
-// runOther is like Run for a third-party program. It passes on GOGC of this process, like envtest for etcd and
-// kube-apiserver. Our manager controls its own memory if GOGC is unset.
+// runOther is like RunProcess, for a third-party program. It passes on GOGC of this process, as envtest does for etcd
+// and kube-apiserver. This provider's manager controls its own memory if GOGC is unset.
 func (p *Plane) runOther(name, program string, args []string, env ...string) (*Process, error) {
 	if percent, set := os.LookupEnv("GOGC"); set {
 		env = append(env, "GOGC="+percent)
@@ -291,7 +293,7 @@ func (p *Plane) startControllerManager(ctx context.Context) error {
 	})
 }
 
-// startClusterAPI installs the CRDs and webhooks of all three managers, then starts them.
+// startClusterAPI installs the CRDs and webhooks of all three managers, and then starts the managers.
 func (p *Plane) startClusterAPI(ctx context.Context) error {
 	names := []string{"capi-core", "capi-bootstrap-kubeadm", "capi-controlplane-kubeadm"}
 	ports, err := FreePorts(3 * len(names))
@@ -347,8 +349,8 @@ func (p *Plane) startClusterAPI(ctx context.Context) error {
 	return p.addToInventory(ctx, p.clusterAPI()...)
 }
 
-// startManager starts a manager of Cluster API, and waits until it is ready. ports are for webhooks, probes and
-// diagnostics.
+// startManager starts a manager of Cluster API, and waits until it is ready. ports are the ports for webhooks, probes
+// and diagnostics.
 func (p *Plane) startManager(ctx context.Context, name, certDir string, ports []int) error {
 	process, err := p.runOther(name, filepath.Join(p.tools, name), []string{
 		"--kubeconfig=" + p.Kubeconfig,
@@ -368,7 +370,7 @@ func (p *Plane) startManager(ctx context.Context, name, certDir string, ports []
 	return process.WaitUntil(ctx, "ready", NewHTTPCheck(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[1])))
 }
 
-// featureGates returns the feature gates needed by the project, and more.
+// featureGates returns a list of the feature gates needed by this project, and of those in more.
 func featureGates(more []string) string {
 	gates := "ClusterTopology=true"
 	for _, gate := range more {
@@ -392,7 +394,7 @@ func onlyKinds(objects []*unstructured.Unstructured, kinds ...string) []*unstruc
 	return out
 }
 
-// writeWebhookCertificate writes the certificate of webhooks, and returns its CA.
+// writeWebhookCertificate writes the certificate for webhooks, and returns its CA.
 func (p *Plane) writeWebhookCertificate(dir string) ([]byte, error) {
 	by, err := newAuthority("webhook-ca")
 	if err != nil {
@@ -404,8 +406,8 @@ func (p *Plane) writeWebhookCertificate(dir string) ([]byte, error) {
 	}, filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"))
 }
 
-// installCRDs applies CRDs with clusterctl's label for moving, and waits until they are served: managers end if a kind
-// is missing.
+// installCRDs applies CRDs with the label for clusterctl's move. It waits until the CRDs are served, because managers
+// end if a kind is missing.
 func (p *Plane) installCRDs(ctx context.Context, crds []*unstructured.Unstructured) error {
 	for _, crd := range crds {
 		setLabel(crd, "clusterctl.cluster.x-k8s.io", "")
@@ -450,7 +452,8 @@ func isEstablished(crd *unstructured.Unstructured) bool {
 	return false
 }
 
-// InstallProvider installs our CRDs, policies and roles, and starts our manager with only the rights of these roles.
+// InstallProvider installs the CRDs, policies and roles of this provider. It starts the manager with only the rights of
+// these roles.
 func (p *Plane) InstallProvider(ctx context.Context) error {
 	return p.RunStep(ctx, "install Cluster API Provider OLVM and start its manager", p.installProvider)
 }
@@ -483,7 +486,8 @@ func (p *Plane) installProvider(ctx context.Context) error {
 	return p.RunProvider(ctx)
 }
 
-// RunProvider binds our roles to our manager's user and starts the manager. CRDs and policies must exist.
+// RunProvider binds the roles of this provider to its manager's user, and starts the manager. The CRDs and policies
+// must already exist.
 func (p *Plane) RunProvider(ctx context.Context) error {
 	roles, err := manifest.ReadFiles(filepath.Join(p.options.Tools.Root(), "config", "rbac"))
 	if err != nil {
@@ -501,10 +505,10 @@ func (p *Plane) RunProvider(ctx context.Context) error {
 	return p.StartManager(ctx)
 }
 
-// ManagerNamespace is the namespace of our manager's lease.
+// ManagerNamespace is the namespace of the Lease of this provider's manager.
 const ManagerNamespace = "capolvm-system"
 
-// BindRoles applies the roles among our manifests, and binds them to a user instead of the manager's service account.
+// BindRoles applies the roles in the manifests, and binds them to a user instead of the manager's service account.
 func BindRoles(ctx context.Context, c client.Client, manifests []*unstructured.Unstructured, user string) error {
 	ns := &unstructured.Unstructured{
 		Object: map[string]any{
@@ -533,13 +537,13 @@ func BindRoles(ctx context.Context, c client.Client, manifests []*unstructured.U
 	return nil
 }
 
-// managerName is the name of our manager's process.
+// managerName is the name of the process of this provider's manager.
 const managerName = "capolvm-manager"
 
-// ManagerLog returns the log of our manager in a plane's folder.
+// ManagerLog returns the path of the manager's log in the folder of a plane.
 func ManagerLog(dir string) string { return filepath.Join(dir, managerName+".log") }
 
-// StartManager starts our manager, also after StopManager.
+// StartManager starts this provider's manager, also after StopManager.
 func (p *Plane) StartManager(ctx context.Context) error {
 	ports, err := FreePorts(3)
 	if err != nil {
@@ -575,8 +579,8 @@ func (p *Plane) StartManager(ctx context.Context) error {
 	return p.Manager.WaitUntil(ctx, "ready", NewHTTPCheck(fmt.Sprintf("http://127.0.0.1:%d/readyz", ports[0])))
 }
 
-// Failed returns an error naming the first process to end without being stopped. Others may have ended because of it.
-// It returns nil while all processes run.
+// Failed returns an error with the name of the first process that has ended without being stopped. Other processes may
+// have ended because of it. It returns nil while all processes are running.
 func (p *Plane) Failed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,8 +2,8 @@ package localplane
 
 import "fmt"
 
-// CheckPlatform returns an error if a plane cannot run on an operating system, named as in Go. The error names
-// alternatives.
+// CheckPlatform returns an error if a plane cannot run on an operating system. The name is that used by Go. The error
+// names alternatives.
 func CheckPlatform(system string) error {
 	if system == "linux" {
 		return nil

@@ -7,12 +7,12 @@ import (
 	"strconv"
 )
 
-// Ports for FreePorts to choose from. They are below the kernel's ports for outgoing connections: such a port could be
-// taken before the process starts.
+// FreePorts chooses from these ports. They are below the kernel's range for outgoing connections, because a connection
+// could take a port in that range before the process starts.
 const firstPort, lastPort = 20000, 32000
 
-// FreePorts returns free ports on 127.0.0.1, reserved against other processes of this program. Otherwise planes
-// starting at the same time would take each other's.
+// FreePorts returns free ports on 127.0.0.1, and reserves them against other processes of this program. Otherwise,
+// planes that start at the same time would choose the same ports.
 func FreePorts(n int) ([]int, error) {
 	var ports []int
 
@@ -35,8 +35,9 @@ func FreePorts(n int) ([]int, error) {
 }
 
 // FreeNetwork returns the first three bytes of a network 127.x.y.0/24 for one cluster of the simulator, such as
-// 127.20.30: the preferred network, or another free one. It reserves the network until this process ends. A network is
-// free if nothing listens on a port of a host in it, the cluster's control plane endpoint.
+// 127.20.30. It returns the preferred network, or another free network. It reserves the network until this process
+// ends. A network is free if nothing listens on the given port of the given host in it. This is the control plane
+// endpoint of the cluster.
 func FreeNetwork(preferred string, host, port int) (string, error) {
 	var problem error
 
@@ -56,7 +57,7 @@ func FreeNetwork(preferred string, host, port int) (string, error) {
 	return "", fmt.Errorf("no network 127.x.y.0/24 is free: %w", problem)
 }
 
-// otherNetworks returns the fallbacks of FreeNetwork. Clusters of tests are in 127.20.
+// otherNetworks returns the alternatives to the preferred network of FreeNetwork. Clusters of tests use 127.20.
 func otherNetworks() []string {
 	var out []string
 	for i := 1; i < 255; i++ {
@@ -66,7 +67,7 @@ func otherNetworks() []string {
 	return out
 }
 
-// checkPort fails if something listens on the port of an address.
+// checkPort fails if a process listens on the port of an address.
 func checkPort(address string, port int) error {
 	listener, err := net.Listen("tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 	if err != nil {

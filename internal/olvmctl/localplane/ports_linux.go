@@ -6,11 +6,12 @@ import (
 	"sync"
 )
 
-// reservations keeps listeners referenced for the life of the process, because an unreferenced one would be closed.
+// reservations refers to the listeners until this process ends, because the garbage collector would close listeners
+// without references.
 var reservations sync.Map
 
-// reserve returns an error if a process in the same network namespace has reserved the name. A reservation is an
-// abstract socket. The kernel releases it when the process ends.
+// reserve returns an error if a process in the same network namespace has already reserved the name. A reservation is
+// an abstract socket. The kernel releases it when the process ends.
 func reserve(name string) error {
 	listener, err := net.Listen("unix", "@capolvm-"+name)
 	if err != nil {

@@ -60,7 +60,7 @@ func TestFreeNetwork(t *testing.T) {
 	for _, test := range []struct {
 		reason, preferred string
 		port              int
-		want              string // empty means another network, and "none" an error
+		want              string // empty for another network, and "none" for an error
 	}{
 		{"the preferred network is free", "127.22.1", port, "127.22.1"},
 		{"it is given once", "127.22.1", port, ""},

@@ -2,7 +2,7 @@
 
 package localplane
 
-// reserve does nothing: other systems have no abstract sockets.
+// reserve does nothing, because other systems have no abstract sockets.
 func reserve(string) error { return nil }
 
 func release(string) {}

@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
-// Process is a child process with its output in a file.
+// Process is a child process whose output goes to a file.
 type Process struct {
 	Name    string
 	LogFile string
@@ -29,7 +29,7 @@ type Process struct {
 	endedAt time.Time
 }
 
-// StartProcess runs a program. It appends the output to name.log in the folder; env adds to a small default
+// StartProcess starts a program. It appends the output to name.log in the folder. env is added to a small default
 // environment.
 func StartProcess(name, logDir, program string, args, env []string) (*Process, error) {
 	p := &Process{Name: name, LogFile: filepath.Join(logDir, name+".log"), done: make(chan struct{})}
@@ -62,10 +62,10 @@ func StartProcess(name, logDir, program string, args, env []string) (*Process, e
 	return p, nil
 }
 
-// PID of the process.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.command.Process.Pid }
 
-// Done is closed when the process has ended.
+// Done returns a channel that is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Stop asks the process to end, and kills it after the grace period.
@@ -98,7 +98,7 @@ func (p *Process) ListChildren() []int {
 			continue // it has ended
 		}
 
-		// pid (comm) state ppid: comm may contain anything.
+		// The content is "pid (comm) state ppid", and comm may contain any characters.
 		fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
 		if len(fields) < 2 || fields[0] == "Z" || fields[1] != strconv.Itoa(p.PID()) {
 			continue
@@ -112,7 +112,7 @@ func (p *Process) ListChildren() []int {
 	return out
 }
 
-// KillChildren kills the process's children, and reports whether there were any.
+// KillChildren kills the children of the process, and reports whether it had any.
 func (p *Process) KillChildren() bool {
 	found := p.ListChildren()
 	for _, pid := range found {
@@ -122,16 +122,17 @@ func (p *Process) KillChildren() bool {
 	return len(found) > 0
 }
 
-// logTail returns the end of the process's log, for an error message.
+// logTail returns the end of the log of the process for an error message.
 func (p *Process) logTail() string { return ReadTail(p.LogFile) }
 
 const (
-	// tailLines limits the log lines in an error message, and tailWidth the bytes of each.
+	// tailLines is the maximum number of log lines in an error message. tailWidth is the maximum number of bytes in a
+	// line.
 	tailLines = 8
 	tailWidth = 300
 )
 
-// ReadTail returns the end of a log, for an error message: its last lines, with very long ones truncated.
+// ReadTail returns the last lines of a log for an error message. It truncates long lines.
 func ReadTail(logFile string) string {
 	content, err := os.ReadFile(logFile)
 	if err != nil {
@@ -150,7 +151,7 @@ func ReadTail(logFile string) string {
 	return strings.Join(lines, "\n")
 }
 
-// WaitUntil waits for a condition of the process. It returns an error if the process ends meanwhile.
+// WaitUntil waits for a condition. It returns an error if the process ends before.
 func (p *Process) WaitUntil(ctx context.Context, what string, ok func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -168,7 +169,7 @@ func (p *Process) WaitUntil(ctx context.Context, what string, ok func() bool) er
 	return nil
 }
 
-// endError returns an error with the reason for the process's end, and its last output.
+// endError returns an error with the reason why the process has ended, and its last output.
 func (p *Process) endError() error {
 	last := fmt.Sprintf("the last lines of %s:\n%s", p.LogFile, p.logTail())
 	if p.err == nil {
@@ -178,7 +179,7 @@ func (p *Process) endError() error {
 	return fmt.Errorf("%s ended: %w; %s", p.Name, p.err, last)
 }
 
-// NewHTTPCheck reports whether a URL answers with success.
+// NewHTTPCheck returns a function that reports whether a request to a URL succeeds.
 func NewHTTPCheck(url string) func() bool {
 	client := &http.Client{Timeout: 10 * time.Second} // a busy machine may need seconds
 

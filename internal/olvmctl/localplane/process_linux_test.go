@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAProcessOutlivesTheThreadThatAskedForIt ends threads like those confining a run of Terraform.
+// TestAProcessOutlivesTheThreadThatAskedForIt ends threads such as those that confine a run of Terraform.
 func TestAProcessOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	t.Parallel()
 
@@ -18,7 +18,7 @@ func TestAProcessOutlivesTheThreadThatAskedForIt(t *testing.T) {
 
 	for i := range 3 { // the first thread of a program does not end
 		go func() {
-			runtime.LockOSThread() // and never unlocked
+			runtime.LockOSThread() // never unlocked
 
 			p, err := StartProcess(fmt.Sprintf("sleeper-%d", i), dir, "/bin/sleep", []string{"60"}, nil)
 			if err != nil {
@@ -34,7 +34,7 @@ func TestAProcessOutlivesTheThreadThatAskedForIt(t *testing.T) {
 		all = append(all, <-started)
 	}
 
-	time.Sleep(time.Second) // the signal comes as the thread ends
+	time.Sleep(time.Second) // the signal would come when the thread ends
 
 	for _, p := range all {
 		select {

@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
-// apart gives a process its own group. The process outlives this one if this one is killed, because other systems
-// cannot prevent it.
+// apart gives a process its own group. If this process is killed, the other process continues, because other systems
+// cannot prevent this.
 func apart() *syscall.SysProcAttr { return hostos.OwnGroup() }
 
 func start(command *exec.Cmd) error { return command.Start() }

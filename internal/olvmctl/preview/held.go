@@ -281,7 +281,7 @@ func (m *Manifests) endpointOfCluster(machine Machine) clusterv1.APIEndpoint {
 		host, _, _ := unstructured.NestedString(cluster.Object, "spec", "controlPlaneEndpoint", "host")
 		port, _, _ := unstructured.NestedInt64(cluster.Object, "spec", "controlPlaneEndpoint", "port")
 
-		return clusterv1.APIEndpoint{Host: host, Port: int32(port)} //nolint:gosec // only used for comparisons
+		return clusterv1.APIEndpoint{Host: host, Port: int32(port)} //nolint:gosec // it is compared only
 	}
 
 	return clusterv1.APIEndpoint{}
