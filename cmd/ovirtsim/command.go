@@ -64,7 +64,7 @@ The control API is below the control URL. GET requests, summary, state, vms, dis
 expire-sessions, users/NAME/unlock, vms/NAME/crash, vms/NAME/node, hosts/NAME/fail, hosts/NAME/recover,
 hosts/NAME/maintenance; DELETE faults. It needs no login: do not serve it to people whom you do not trust.`
 
-// example shows the help's examples.
+// example has the examples in the help text.
 const example = `  # A simulator whose connection is in ovirtsim.json, with a page to look at
   ovirtsim --listen 127.0.0.1:8443 --connection ovirtsim.json --ui 127.0.0.1:8080
 
@@ -82,7 +82,7 @@ const example = `  # A simulator whose connection is in ovirtsim.json, with a pa
   # VMs whose names begin with bad- never boot
   ovirtsim --fault '{"guest":"never-boots","vm":"^bad-"}'`
 
-// newCommand builds the command, which writes to out.
+// newCommand returns the command, whose output goes to out.
 func newCommand(out io.Writer) *cobra.Command {
 	var f flags
 	command := &cobra.Command{
@@ -152,7 +152,7 @@ func (f *flags) addFlags(set *pflag.FlagSet) {
 	set.BoolVar(&f.verbose, "verbose", false, "log what guests do")
 }
 
-// simulatorOptions turns flags into those of the simulator.
+// simulatorOptions returns the options of the simulator for the flags.
 func (f flags) simulatorOptions() (ovirtsim.Options, error) {
 	if f.speed <= 0 {
 		return ovirtsim.Options{}, errors.New("--speed must be positive")
@@ -257,14 +257,14 @@ func runSimulator(ctx context.Context, f flags, out io.Writer) error {
 	return nil
 }
 
-// What runs in VMs.
+// These are the kinds of guests.
 const (
 	guestsInMemory = "memory"
 	guestsAreNodes = "nodes"
 	guestsAreNone  = "none"
 )
 
-// startGuests starts what runs in VMs, and returns what ends it after the server.
+// startGuests starts the guests of VMs. It returns a function to stop them after the server has stopped.
 func (f flags) startGuests() (_ ovirtsim.Guest, stop func(), err error) {
 	log := logr.Discard()
 	if f.verbose {
@@ -287,7 +287,7 @@ func (f flags) startGuests() (_ ovirtsim.Guest, stop func(), err error) {
 		guestsAreNone)
 }
 
-// newMemoryGuests are guests that are nodes of clusters in memory.
+// newMemoryGuests returns guests for nodes of clusters in memory.
 func (f flags) newMemoryGuests(log logr.Logger) (*guest.Guests, error) {
 	guests, err := guest.New(log)
 	if err != nil {
@@ -313,17 +313,17 @@ func (f flags) newMemoryGuests(log logr.Logger) (*guest.Guests, error) {
 	return guests, nil
 }
 
-// caOf is the file with the CA, beside a connection file.
+// caOf returns the path of the CA file beside a connection file.
 func caOf(connection string) string { return connection + ".ca.pem" }
 
-// removeConnection removes what writeConnection has written: nobody serves there any more.
+// removeConnection removes the files written by writeConnection, because the server has stopped.
 func removeConnection(path string) {
 	_ = os.Remove(path)
 	_ = os.Remove(caOf(path))
 }
 
-// writeConnection writes the CA beside the connection file, and that file last and whole: it reports that the engine
-// serves.
+// writeConnection writes the CA file and then the connection file. The connection file appears last and complete,
+// because it tells others that the engine is serving.
 func writeConnection(server *ovirtsim.Server, path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/nodes"
 )
 
-// nodeFlags are those of guests that are Linux machines.
+// nodeFlags are the flags for Linux machines as guests.
 type nodeFlags struct {
 	folders []string
 	netns   string
@@ -38,7 +38,7 @@ func (f *nodeFlags) addFlags(set *pflag.FlagSet) {
 	)
 }
 
-// openImages reads the images.
+// openImages opens the images.
 func (f *nodeFlags) openImages() ([]nodeimage.Image, error) {
 	var out []nodeimage.Image
 
@@ -58,7 +58,7 @@ func (f *nodeFlags) openImages() ([]nodeimage.Image, error) {
 	return out, nil
 }
 
-// nodeImages are what the images can be used for.
+// nodeImages describes the possible uses of the images.
 func (f *nodeFlags) nodeImages() ([]ovirtsim.NodeImage, error) {
 	images, err := f.openImages()
 	var out []ovirtsim.NodeImage
@@ -70,8 +70,8 @@ func (f *nodeFlags) nodeImages() ([]ovirtsim.NodeImage, error) {
 	return out, err
 }
 
-// startGuests makes guests that are Linux machines, and returns what removes all that they have left. It is removed as
-// well when this process ends in another way; the disks of VMs stay with the state of the simulator.
+// startGuests starts Linux machines as guests. It returns a function to remove everything they have left. The same
+// happens if this process ends in another way. Only the disks of VMs remain, with the state of the simulator.
 func (f *nodeFlags) startGuests(state string, log logr.Logger) (_ ovirtsim.Guest, stop func(), err error) {
 	if err := machine.Check(); err != nil {
 		return nil, nil, err
@@ -85,7 +85,7 @@ func (f *nodeFlags) startGuests(state string, log logr.Logger) (_ ovirtsim.Guest
 	site := machine.Site{Group: fmt.Sprintf("ovirtsim-%d", os.Getpid()), Links: nodes.LinkPrefix()}
 	options := nodes.Options{Images: images, Group: site.Group, Log: log, Dir: filepath.Join(state, "nodes")}
 	if state == "" {
-		// Beside the image its files can be linked.
+		// Use the folder of the image, because its files can be linked there.
 		site.Dir = filepath.Join(filepath.Dir(images[0].Dir()), fmt.Sprintf("disks-%d", os.Getpid()))
 		options.Dir = site.Dir
 	}
@@ -117,7 +117,7 @@ func (f *nodeFlags) startGuests(state string, log logr.Logger) (_ ovirtsim.Guest
 	}, nil
 }
 
-// describeNetworks says how people reach the networks of VMs.
+// describeNetworks explains how users can reach the networks of VMs.
 func (f *nodeFlags) describeNetworks() string {
 	if slices.Contains([]string{thisNetNS, ""}, f.netns) {
 		return "the networks of VMs are in the network namespace of the simulator"

@@ -1,5 +1,5 @@
-// Package command is the command line of the manager. It is used by the manager program and by olvmctl, because olvmctl
-// runs the manager in local management clusters.
+// Package command is the command line of the manager. The manager program uses it. olvmctl also uses it, because
+// olvmctl runs the manager in local management clusters.
 package command
 
 import (
@@ -74,18 +74,19 @@ const (
 	// authoritySecret is the Secret with the certificate authority of the user data server, in the manager's namespace.
 	authoritySecret = "capolvm-user-data-authority" //nolint:gosec // its name
 
-	// tokenGrace is the maximum time between the end of a VM's run and its request for user data.
+	// tokenGrace is the maximum time from the end of a run for a VM to the VM's request for user data.
 	tokenGrace = 15 * time.Minute
 
-	// deliveryQPS and deliveryBurst limit the user data server's requests to the API server: four for each VM.
+	// deliveryQPS and deliveryBurst limit the user data server's requests to the API server. It makes four requests for
+	// each VM.
 	deliveryQPS, deliveryBurst = 50, 200
 
-	// maxVerbosity is the highest log level. Above it, the Kubernetes client logs the bodies of all requests and
-	// answers, including every Secret it reads.
+	// maxVerbosity is the highest log level. With a higher level, the Kubernetes client logs the bodies of all requests
+	// and responses, including every Secret it reads.
 	maxVerbosity = 7
 )
 
-// defaultWorkDir is in a folder writable by everybody.
+// defaultWorkDir is in a folder writable by all users.
 var defaultWorkDir = filepath.Join(os.TempDir(), "capolvm")
 
 // options are the values of all flags.
@@ -147,7 +148,8 @@ func (o *options) addLeaderFlags(fs *pflag.FlagSet) {
 		"Namespace of the lease; empty means that of the pod.")
 }
 
-// addWatchFlags adds the flags for the watched objects, and for the time and way to reconcile them.
+// addWatchFlags adds the flags for the selection of watched objects, and for the time and manner of their
+// reconciliation.
 func (o *options) addWatchFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch; empty means all.")
 	fs.StringVar(
@@ -193,7 +195,7 @@ func (o *options) addTerraformFlags(fs *pflag.FlagSet) {
 	)
 }
 
-// addTenantFlags adds the flags for the rights of tenants and their guests.
+// addTenantFlags adds the flags for the rights of tenants and of their guests.
 func (o *options) addTenantFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(
 		&o.unboundCredentials, "allow-unbound-credentials", false,
@@ -263,7 +265,7 @@ func (o *options) validate() error {
 	return nil
 }
 
-// NewFlags returns the flags of the manager, for their reference.
+// NewFlags returns the flags of the manager. The reference documentation is generated from them.
 func NewFlags() *pflag.FlagSet {
 	var o options
 	set := pflag.NewFlagSet("manager", pflag.ContinueOnError)
@@ -273,7 +275,7 @@ func NewFlags() *pflag.FlagSet {
 	return set
 }
 
-// Main runs the manager with the arguments of the process until it is interrupted, and returns the exit code.
+// Main runs the manager with the arguments of the process until it is interrupted. It returns the exit code.
 func Main() int {
 	liftEmptyMemoryLimit()
 	hostos.KeepFilesPrivate() // Terraform stores state and user data on disk
@@ -364,7 +366,7 @@ func runManager(ctx context.Context, o options) error {
 
 	lost, err := serveUntilEnd(ctx, mgr, runs, leads, o)
 	if lost {
-		provider.KillProcesses() // without a slow logout: another manager may act at any moment
+		provider.KillProcesses() // skips the slow logout, because another manager may act at any moment
 		return err
 	}
 
@@ -395,7 +397,7 @@ func newElectedManager(o options) (ctrl.Manager, *leadership, error) {
 	return mgr, leads, err
 }
 
-// newProvider returns the Terraform provider of all runs. It starts no process yet.
+// newProvider returns the Terraform provider process used by all runs. It does not start the process yet.
 func newProvider(mgr ctrl.Manager, fence func(context.Context) error, o options) *providerprocess.Provider {
 	sessions := &engine.Sessions{MayAct: fence}
 	if namespace, err := o.ownNamespace(); err == nil {
@@ -409,7 +411,8 @@ func newProvider(mgr ctrl.Manager, fence func(context.Context) error, o options)
 	return &providerprocess.Provider{Sessions: sessions, Fence: fence, Log: ctrl.Log.WithName("provider")}
 }
 
-// addCare adds the probes. Unless GOGC is set, it also adds the release of memory after bursts.
+// addCare adds the probes to the manager. Unless GOGC is set, it also adds a Runnable that releases memory after
+// bursts.
 func addCare(mgr ctrl.Manager, runs *workspace.RunQueue, o options) error {
 	if os.Getenv("GOGC") == "" {
 		if err := mgr.Add(memory{busy: runs.HasRuns}); err != nil {
@@ -432,8 +435,8 @@ func addCare(mgr ctrl.Manager, runs *workspace.RunQueue, o options) error {
 	return nil
 }
 
-// serveUntilEnd runs the manager until it ends, and waits until all runs have saved their states: after losing its
-// lease, a manager does not wait for its Runnables. lost reports whether it has lost the lease.
+// serveUntilEnd runs the manager until it ends, and then waits until all runs have saved their states. A manager that
+// has lost its lease does not wait for its Runnables. lost reports whether the manager has lost its lease.
 func serveUntilEnd(
 	ctx context.Context, mgr ctrl.Manager, runs *workspace.RunQueue, leads *leadership, o options,
 ) (lost bool, err error) {
@@ -502,7 +505,7 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 		},
 		NewClient: newClient,
 		Client: client.Options{Cache: &client.CacheOptions{
-			// Read Secrets and ConfigMaps on demand. A cache would hold every secret of the management cluster in
+			// Read Secrets and ConfigMaps only on demand. A cache would hold every secret of the management cluster in
 			// memory.
 			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
 		}},
@@ -514,7 +517,7 @@ func newManager(restConfig *rest.Config, leads *leadership, o options) (ctrl.Man
 	return mgr, nil
 }
 
-// addUserDataServer adds the server of user data. It returns nil if VMs cannot reach it.
+// addUserDataServer adds the server of user data. It returns nil if VMs cannot reach the server.
 func addUserDataServer(
 	ctx context.Context, mgr ctrl.Manager, fence func(context.Context) error, o options,
 ) (*userdataserver.Server, error) {
@@ -527,7 +530,7 @@ func addUserDataServer(
 		return nil, err
 	}
 
-	// Use a separate client: requests of strangers must not delay saving states.
+	// Use a separate client, because requests of strangers must not delay the saving of states.
 	own := rest.CopyConfig(mgr.GetConfig())
 	own.QPS, own.Burst, own.RateLimiter = deliveryQPS, deliveryBurst, nil
 	secrets, err := client.New(own, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
@@ -649,7 +652,7 @@ func addClusterController(
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.clusterConcurrency})
 }
 
-// newEnginePool returns the sessions shared by all controllers.
+// newEnginePool returns the pool of engine sessions shared by all controllers.
 func newEnginePool(
 	mgr ctrl.Manager, reader client.Reader, provider *providerprocess.Provider, o options,
 ) *enginepool.Pool {
@@ -664,7 +667,7 @@ func newEnginePool(
 	}
 }
 
-// serveJumpHosts makes the server of user data, if there is one, handle the requests of jump hosts.
+// serveJumpHosts makes the user data server, if there is one, handle the requests of jump hosts.
 func serveJumpHosts(mgr ctrl.Manager, engines *enginepool.Pool, userData *userdataserver.Server) {
 	if userData != nil {
 		userData.EnableHosts(&jumphost.Hosts{
@@ -675,7 +678,7 @@ func serveJumpHosts(mgr ctrl.Manager, engines *enginepool.Pool, userData *userda
 	}
 }
 
-// addSupportServices adds the controller of support services. userData is nil if nothing is served to VMs.
+// addSupportServices adds the controller of support services. userData is nil if the manager serves nothing to VMs.
 func addSupportServices(
 	ctx context.Context,
 	mgr ctrl.Manager,
@@ -743,7 +746,7 @@ func addVMControllers(
 	}).SetupWithManager(ctx, mgr, controller.Options{MaxConcurrentReconciles: o.machineConcurrency})
 }
 
-// newExecutor returns the executor of all runs, and prepares it while the manager starts.
+// newExecutor returns the executor for all runs, and prepares it while the manager starts.
 func newExecutor(
 	mgr ctrl.Manager, executable terraform.Executable, provider terraform.Provider, o options,
 ) (*terraform.Executor, error) {
@@ -754,7 +757,7 @@ func newExecutor(
 
 	log := ctrl.Log.WithName("setup")
 	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		if err := executor.WarmUp(ctx, o.terraformRuns); err != nil { // runs report it again, visible to users
+		if err := executor.WarmUp(ctx, o.terraformRuns); err != nil { // a run reports it again, where users can see it
 			log.Error(err, "Failed to prepare the executors")
 		}
 

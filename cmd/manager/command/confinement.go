@@ -23,7 +23,7 @@ var confinedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Help: "1 if Landlock confines this process of Terraform runs (terraform or provider), 0 if not.",
 }, []string{"process"})
 
-// reportConfinement reports the confinement of run processes in the log, in a metric and in the readiness probe. It
+// reportConfinement reports the confinement of Terraform runs in the log, in a metric and in the readiness probe. It
 // returns an error if a required confinement is missing.
 func reportConfinement(mgr ctrl.Manager, executor terraform.Confinement, mode string) error {
 	processes := map[string]bool{
@@ -58,7 +58,8 @@ func reportConfinement(mgr ctrl.Manager, executor terraform.Confinement, mode st
 			"provider", processes["provider"], "needs", needs)
 	}
 
-	// /readyz?verbose shows the name of the check. The check always passes: an unconfined manager is still ready.
+	// The probe /readyz?verbose shows the name of the check. The check always passes, because a manager without
+	// confinement is still ready.
 	if err := mgr.AddReadyzCheck(check, func(*http.Request) error { return nil }); err != nil {
 		return fmt.Errorf("failed to add the readiness probe of the confinement: %w", err)
 	}

@@ -21,13 +21,13 @@ const (
 	enginesCheck = "engines"
 	// enginesTimeout bounds a check: the kubelet waits one second by default.
 	enginesTimeout = 500 * time.Millisecond
-	// maxEnginesNamed bounds the number of objects in the answer of a check.
+	// maxEnginesNamed is the maximum number of objects named in the answer of a check.
 	maxEnginesNamed = 10
 )
 
 // checkEngines returns the check of /readyz/engines. It fails if the engine of an OLVMCluster or OLVMInventory is
-// unavailable. /readyz fails with it only if required is set: an unready manager would be useless to the clusters of
-// other engines.
+// unavailable. /readyz then fails only if required is set, because an unready manager cannot serve clusters on other
+// engines.
 func checkEngines(reader client.Reader, required bool) func(*http.Request) error {
 	return func(req *http.Request) error {
 		alone := strings.HasSuffix(req.URL.Path, "/"+enginesCheck)
@@ -42,8 +42,8 @@ func checkEngines(reader client.Reader, required bool) func(*http.Request) error
 	}
 }
 
-// unavailableEngines returns an error naming the objects with an unavailable engine, or nil. It omits the messages of
-// conditions, because everybody able to reach the port can read the answer.
+// unavailableEngines returns an error with the names of the objects whose engine is unavailable, or nil. It omits the
+// messages of conditions, because anyone with access to the port can read the answer.
 func unavailableEngines(ctx context.Context, reader client.Reader) error {
 	var (
 		clusters    infrav1.OLVMClusterList

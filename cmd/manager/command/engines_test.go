@@ -18,14 +18,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// engineCondition returns EngineAvailable with a message the probes must not show.
+// engineCondition returns EngineAvailable with a message that the probes must not show.
 func engineCondition(status metav1.ConditionStatus, reason string) []metav1.Condition {
 	return []metav1.Condition{{
 		Type: infrav1.EngineAvailableCondition, Status: status, Reason: reason, Message: "https://engine.example.com",
 	}}
 }
 
-// answer returns the answer of the probes at a path, behind controller-runtime's handler.
+// answer returns the answer of the probe at a path, through controller-runtime's handler.
 func answer(t *testing.T, path string, required bool, objects ...client.Object) (code int, body string) {
 	t.Helper()
 

@@ -20,7 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestEachWriteOfTheManagersClientAsksTheFence calls each writing method for a process without the lease. This includes
+// TestEachWriteOfTheManagersClientAsksTheFence calls each writing method in a process without the lease. It also finds
 // methods added to the interface later.
 func TestEachWriteOfTheManagersClientAsksTheFence(t *testing.T) {
 	asked := 0
@@ -50,7 +50,7 @@ func TestEachWriteOfTheManagersClientAsksTheFence(t *testing.T) {
 	check.Equal(t, "a read asks", asked, 14)
 }
 
-// arguments returns zero values for a method, except for the context.
+// arguments returns zero values for the parameters of a method, except for the context.
 func arguments(t *testing.T, of reflect.Type) []reflect.Value {
 	t.Helper()
 	out := []reflect.Value{reflect.ValueOf(t.Context())}
@@ -66,7 +66,8 @@ func arguments(t *testing.T, of reflect.Type) []reflect.Value {
 	return out
 }
 
-// TestTheFenceIsAskedOnceInAWhile writes many times, lets the answer age, and has another process take the lease.
+// TestTheFenceIsAskedOnceInAWhile writes many times, waits until the answer is too old, and has another process take
+// the lease.
 func TestTheFenceIsAskedOnceInAWhile(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "lease"}}
 	lease.Spec.HolderIdentity = ptr.To("me")
@@ -96,11 +97,11 @@ func TestTheFenceIsAskedOnceInAWhile(t *testing.T) {
 	check.Equal(t, "it stays refused", errors.Is(fence(t.Context()), engine.ErrSuperseded), true)
 }
 
-// TestALeaseThatRanOutPermitsNothing has the expired lease of a halted process. Nobody else has taken it yet, but a
-// successor may take it and act right after the answer.
+// TestALeaseThatRanOutPermitsNothing has a halted process whose lease has expired. No other process has taken it yet,
+// but a successor could take it and act right after the answer.
 func TestALeaseThatRanOutPermitsNothing(t *testing.T) {
 	for name, tt := range map[string]struct {
-		renewed time.Duration // ago
+		renewed time.Duration // how long ago
 		want    string
 	}{
 		"renewed just now": {time.Second, ""},
@@ -118,8 +119,8 @@ func TestALeaseThatRanOutPermitsNothing(t *testing.T) {
 	}
 }
 
-// TestAnAnswerAboutTheLeaseEndsByEitherClock covers a suspended machine, with a stopped monotonic clock, and a changed
-// clock.
+// TestAnAnswerAboutTheLeaseEndsByEitherClock has a suspended machine, whose monotonic clock has stopped, and a changed
+// wall clock.
 func TestAnAnswerAboutTheLeaseEndsByEitherClock(t *testing.T) {
 	now := time.Now()
 
@@ -139,8 +140,8 @@ func TestAnAnswerAboutTheLeaseEndsByEitherClock(t *testing.T) {
 	}
 }
 
-// TestAStateIsSavedUnlessAnotherProcessLeads saves results from before the lease was lost, and nothing after another
-// process has continued.
+// TestAStateIsSavedUnlessAnotherProcessLeads saves results after losing the lease, and saves nothing once another
+// process leads.
 func TestAStateIsSavedUnlessAnotherProcessLeads(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lease *coordinationv1.Lease

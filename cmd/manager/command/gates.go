@@ -7,12 +7,12 @@ import (
 	"sigs.k8s.io/cluster-api/feature"
 )
 
-// features are the features users of this manager can turn on and off. Cluster API's own set has others, known only to
-// its own managers, and other defaults.
+// features are the features of this manager. Users can enable or disable them. Cluster API's own set has other
+// features, known only to Cluster API's managers, and other defaults.
 var features = map[featuregate.Feature]featuregate.FeatureSpec{
 	feature.PriorityQueue: {Default: true, PreRelease: featuregate.Beta},
-	// It reconciles an object at most once a second. The creation of a machine needs more, and each step waits for
-	// something other than time.
+	// This feature reconciles an object at most once a second. The creation of a machine needs more reconciliations,
+	// and each step waits for an event, not for time.
 	feature.ReconcilerRateLimiting: {Default: false, PreRelease: featuregate.Beta},
 }
 
@@ -25,7 +25,7 @@ func newGates() featuregate.MutableFeatureGate {
 	return gates
 }
 
-// applyGates copies our gates to Cluster API's own set, because its library reads that.
+// applyGates copies the gates of this manager to Cluster API's own set, because Cluster API's library reads that set.
 func applyGates(gates featuregate.FeatureGate) error {
 	chosen := map[string]bool{}
 	for name := range features {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestTheFlagNamesTheGatesThatHaveAnEffectAndTheirDefaults compares the flag's help with the behavior of a manager. The
-// reference is generated from this help.
+// reference documentation is generated from this help text.
 func TestTheFlagNamesTheGatesThatHaveAnEffectAndTheirDefaults(t *testing.T) {
 	usage := NewFlags().Lookup("feature-gates").Usage
 	check.Contains(t, "help", usage, "PriorityQueue=true|false (BETA - default=true)")
@@ -25,8 +25,8 @@ func TestTheFlagNamesTheGatesThatHaveAnEffectAndTheirDefaults(t *testing.T) {
 	}
 }
 
-// TestGatesReachTheLibrary sets each gate to the opposite of its default. It must not run in parallel with tests
-// building controllers.
+// TestGatesReachTheLibrary sets each gate to the opposite of its default. It must not run in parallel with tests that
+// create controllers.
 func TestGatesReachTheLibrary(t *testing.T) {
 	t.Cleanup(func() { check.Error(t, applyGates(newGates()), "") })
 	check.Error(t, applyGates(newGates()), "")
@@ -40,7 +40,7 @@ func TestGatesReachTheLibrary(t *testing.T) {
 	check.Equal(t, "ReconcilerRateLimiting", feature.Gates.Enabled(feature.ReconcilerRateLimiting), true)
 }
 
-// TestFailuresThatAlertsCountBeginAtZero reads the metrics of a manager before it has done anything.
+// TestFailuresThatAlertsCountBeginAtZero reads the metrics of a new manager.
 func TestFailuresThatAlertsCountBeginAtZero(t *testing.T) {
 	families, err := prometheus.Gatherer(metrics.Registry).Gather()
 	check.Error(t, err, "")

@@ -79,13 +79,13 @@ func TestEachWriteNamesTheObjectThatItIsFor(t *testing.T) {
 	check.Equal(t, "deletions are found", deletions >= 8, true)
 }
 
-// called is a call with its position.
+// called is a call in the source code, with its position.
 type called struct {
 	at, file string
 	of       *ast.CallExpr
 }
 
-// callsIn lists the calls in a package.
+// callsIn returns the calls in a package.
 func callsIn(t *testing.T, folder string) (out []called) {
 	t.Helper()
 	entries, err := os.ReadDir(folder)

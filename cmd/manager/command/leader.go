@@ -30,17 +30,17 @@ const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 type leadership struct {
 	identity  string
 	namespace string
-	name      string // of the lease
+	name      string // name of the lease
 	lock      resourcelock.Interface
 	fresh     time.Duration // maximum age of an answer about the lease
 
-	// mayAct is the fence. states is the manager's client for states. Only checkSuperseded can stop its writes. Both
-	// are set together with the manager.
+	// mayAct is the fence. states is the manager's client for Terraform states. Only checkSuperseded can reject its
+	// writes. Both are set when the manager is created.
 	mayAct func(context.Context) error
 	states client.Client
 }
 
-// newClient returns the manager's client. It asks the fence before it writes. The signature is that of
+// newClient returns the manager's client. The client asks the fence before each write. The signature is that of
 // client.NewClientFunc.
 func (l *leadership) newClient(config *rest.Config, options client.Options) (client.Client, error) {
 	plain, err := client.New(config, options)
@@ -53,8 +53,8 @@ func (l *leadership) newClient(config *rest.Config, options client.Options) (cli
 	return &fencedclient.Client{Client: plain, MayAct: func(ctx context.Context) error { return l.mayAct(ctx) }}, nil
 }
 
-// checkSuperseded returns an error if another process leads. A process may still save its results after losing the
-// lease, or without an answer about the leader: nobody has continued from the stored state.
+// checkSuperseded returns an error if another process leads. After losing the lease, or without an answer about the
+// leader, a process may still save its results. No other process has continued from the stored state yet.
 func (l *leadership) checkSuperseded(ctx context.Context) error {
 	err := l.mayAct(ctx)
 	if errors.Is(err, engine.ErrSuperseded) && !errors.Is(err, errReleased) {
@@ -95,21 +95,22 @@ func newLeadership(config *rest.Config, o options) (*leadership, error) {
 	return l, nil
 }
 
-// errLeaseLost is the error of a lock with a lost lease.
+// errLeaseLost is returned by a lock whose lease is lost.
 var errLeaseLost = errors.New("the lease was not renewed in time")
 
-// expiringLock makes no more requests once the elector gives up an unrenewed lease. The elector tries to release a lost
-// lease before it reports the loss. If the API server is unreachable, this takes until the next leader acts.
+// expiringLock sends no more requests after the elector has given up an unrenewed lease. The elector first tries to
+// release a lost lease, and only then reports the loss. If the API server is unreachable, this attempt could last until
+// the next leader acts.
 type expiringLock struct {
 	resourcelock.Interface
-	// limit is the time from the last renewal until the elector gives up the lease.
+	// limit is the time after the last renewal at which the elector gives up the lease.
 	limit time.Duration
 
 	mu      sync.Mutex
 	renewed time.Time // zero until the lease is acquired
 }
 
-// checkRenewed returns an error if the lease has been lost.
+// checkRenewed returns an error if the lease is lost.
 func (l *expiringLock) checkRenewed() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +122,7 @@ func (l *expiringLock) checkRenewed() error {
 	return nil
 }
 
-// Get reads the lease, unless it has been lost.
+// Get reads the lease, unless it is lost.
 func (l *expiringLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	if err := l.checkRenewed(); err != nil {
 		return nil, nil, err
@@ -130,12 +131,12 @@ func (l *expiringLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRec
 	return l.Interface.Get(ctx)
 }
 
-// Create makes the lease.
+// Create creates the lease.
 func (l *expiringLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.recordRenewal(l.Interface.Create(ctx, record))
 }
 
-// Update acquires, renews or releases the lease, unless it has been lost.
+// Update acquires, renews or releases the lease, unless it is lost.
 func (l *expiringLock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if err := l.checkRenewed(); err != nil {
 		return err
@@ -170,9 +171,9 @@ func (o options) ownNamespace() (string, error) {
 	return strings.TrimSpace(string(content)), nil
 }
 
-// identityNamespace returns the namespace of the Secrets and ConfigMaps named by OLVMClusterIdentities. It is empty if
-// the manager uses no identities. This is the case if it watches one namespace, because identities are cluster-scoped,
-// or if it does not know its own namespace.
+// identityNamespace returns the namespace of the Secrets and ConfigMaps named in OLVMClusterIdentities. It returns ""
+// if the manager uses no identities. A manager of one namespace uses none, because identities are cluster-scoped. A
+// manager also uses none if it does not know its own namespace.
 func (o options) identityNamespace() string {
 	own, err := o.ownNamespace()
 	if err != nil || o.namespace != "" {
@@ -183,7 +184,7 @@ func (o options) identityNamespace() string {
 }
 
 // leaseName returns the same name for all managers of the same objects. Managers with another --watch-filter or
-// --namespace elect their own leader.
+// --namespace elect a separate leader.
 func (o options) leaseName() string {
 	if o.watchFilter == "" && o.namespace == "" {
 		return version.LeaseName
@@ -193,16 +194,17 @@ func (o options) leaseName() string {
 		sha256.Sum256(fmt.Appendf(nil, "%q %q", o.watchFilter, o.namespace)))
 }
 
-// answerSpeaks is the validity of an answer about the lease for further writes.
+// answerSpeaks is how long an answer about the lease is valid for more writes.
 const answerSpeaks = time.Second
 
-// newFence returns a function asking the API server for the leader. The elector may have an old view. A process halted
-// for longer than the lease continues as if nothing had happened, and acts before it looks at the clock.
+// newFence returns a function that asks the API server who leads. The view of the elector may be out of date. If a
+// process is halted for longer than the lease, it continues as if nothing had happened, and acts before it checks the
+// clock.
 //
-// The function is called before each write, so an answer is valid for a moment. It is never valid beyond the end of the
-// lease, because another process may lead from then on.
+// The manager calls the function before each write, so an answer stays valid for a moment. An answer is never valid
+// after the end of the lease, because another process may then lead.
 func (l *leadership) newFence(reader client.Reader) func(context.Context) error {
-	var last atomic.Pointer[leading] // the API server's last answer
+	var last atomic.Pointer[leading] // the last answer of the API server
 
 	return func(ctx context.Context) error {
 		if known := last.Load(); known != nil && known.isValid(time.Now(), min(l.fresh, answerSpeaks)) {
@@ -232,34 +234,34 @@ func (l *leadership) newFence(reader client.Reader) func(context.Context) error 
 			if answer := (&leading{asked: asked, until: until}); answer.isValid(time.Now(), l.fresh) {
 				last.Store(answer)
 				return nil
-			} // otherwise this process was halted while waiting for the answer
+			} // otherwise this process was halted while it waited for the answer
 		}
 	}
 }
 
-// errReleased is the error of a fence after this process has released its lease at its end, and before another takes
-// it.
+// errReleased is returned by the fence if this process has released its lease before it ends, and no other process has
+// taken the lease yet.
 var errReleased = fmt.Errorf("%w: none yet", engine.ErrSuperseded)
 
-// errNotRenewed is the error of a fence with an expired lease nobody else has taken yet. The elector renews it, or ends
-// this process.
+// errNotRenewed is returned by the fence if the lease has expired, but no other process has taken it yet. The elector
+// then renews the lease, or ends this process.
 var errNotRenewed = errors.New("the lease has run out, and was not renewed yet")
 
-// leading is an answer of the API server: this process leads.
+// leading is an answer of the API server that this process leads.
 type leading struct {
 	asked time.Time // time of the request
 	until time.Time // end of the lease in the answer
 }
 
-// isValid reports whether an answer is still valid. A suspended machine stops its monotonic clock, and setting a clock
-// moves the other one: both must agree.
+// isValid reports whether an answer is still valid. The monotonic clock stops on a suspended machine, and the wall
+// clock can be changed. The answer must be valid by both clocks.
 func (l *leading) isValid(now time.Time, within time.Duration) bool {
 	wall := now.Round(0).Sub(l.asked.Round(0))
 
 	return now.Sub(l.asked) <= within && wall >= 0 && wall <= within && now.Round(0).Before(l.until)
 }
 
-// leaseEnd returns the end of a lease. This process wrote it by its own clock; another one waits longer.
+// leaseEnd returns the end of a lease. This process has written it by its own clock, and another process waits longer.
 func leaseEnd(lease *coordinationv1.Lease) time.Time {
 	if lease.Spec.RenewTime == nil {
 		return time.Time{}
@@ -268,6 +270,6 @@ func leaseEnd(lease *coordinationv1.Lease) time.Time {
 	return lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
 }
 
-// lostLease is the time runs may continue after the leader has lost its lease. The next leader waits for the end of the
-// lease before it acts, so all runs must end in between. This process kills the remaining ones.
+// lostLease is how long runs may continue after the leader has lost its lease. The next leader waits for the end of the
+// lease before it acts, so all runs must end before that time. This process kills runs that do not end.
 func (o options) lostLease() time.Duration { return (o.leaseDuration - o.renewDeadline) / 2 }

@@ -9,14 +9,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// LeanCache returns the objects the manager's cache stores only in part.
+// LeanCache returns the kinds of objects stored only in part by the manager's cache.
 func LeanCache() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&clusterv1.Machine{}: {Transform: leanMachine}}
 }
 
-// leanMachine removes the unused parts of a Machine before it is cached: managed fields, the configuration applied by
-// kubectl, and the status except for the Node reference. These are most of a Machine, and there may be ten thousand. To
-// read or write its conditions, read the Machine from the API server.
+// leanMachine removes the unused parts of a Machine before it is cached. They are managed fields, the configuration
+// applied by kubectl, and the status except the reference to the Node. These parts are most of a Machine, and a
+// management cluster may have ten thousand Machines. To read or write the conditions of a Machine, read it from the API
+// server.
 func leanMachine(in any) (any, error) {
 	machine, ok := in.(*clusterv1.Machine)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestALeanMachineHasWhatControllersRead keeps labels, annotations, the spec and the Node.
+// TestALeanMachineHasWhatControllersRead expects labels, annotations, the spec and the Node to remain.
 func TestALeanMachineHasWhatControllersRead(t *testing.T) {
 	machine := &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{

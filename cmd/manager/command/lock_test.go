@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// hangingLock answers while the API server is up. Otherwise each call takes all its allowed time.
+// hangingLock answers while the API server is reachable. Otherwise each call takes all of its time.
 type hangingLock struct {
 	resourcelock.Interface
 	away bool
@@ -35,8 +35,8 @@ func (l *hangingLock) Update(ctx context.Context, _ resourcelock.LeaderElectionR
 	return l.answer(ctx)
 }
 
-// TestALostLeaseIsNotReleased makes the API server unreachable for a leader. The elector must not wait for it once the
-// lease is lost: it ends the leader's work only after its attempt to release the lease.
+// TestALostLeaseIsNotReleased makes the API server unreachable for a leader. Once the lease is lost, the elector must
+// not wait for the API server. It ends the leader's work only after its attempt to release the lease.
 func TestALostLeaseIsNotReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 12 * time.Second
@@ -53,12 +53,12 @@ func TestALostLeaseIsNotReleased(t *testing.T) {
 			return time.Since(begin), errors.Join(err, lock.Update(ctx, resourcelock.LeaderElectionRecord{}))
 		}
 
-		time.Sleep(2 * limit) // a standby waits as long as necessary
+		time.Sleep(2 * limit) // a standby may wait as long as necessary
 		_, err := ask()
 		check.Error(t, err, "")
 
 		time.Sleep(limit - time.Second)
-		_, err = ask() // renewed in time
+		_, err = ask() // the lease was renewed in time
 		check.Error(t, err, "")
 
 		server.away = true

@@ -16,7 +16,7 @@ func TestTheHeapOfABurstIsBounded(t *testing.T) {
 	check.Equal(t, "something is alive", liveBytes() > 0, true)
 }
 
-// TestAPodWithoutAMemoryRequestHasNoMemoryLimit starts with the limit set by the Go runtime before main.
+// TestAPodWithoutAMemoryRequestHasNoMemoryLimit starts with the memory limit set by the Go runtime before main.
 func TestAPodWithoutAMemoryRequestHasNoMemoryLimit(t *testing.T) {
 	t.Cleanup(func() { debug.SetMemoryLimit(math.MaxInt64) })
 

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// init registers the metrics of our packages with those of controller-runtime. Both are served together.
+// init registers the metrics of this project with those of controller-runtime. One endpoint serves both.
 func init() {
 	metrics.Registry.MustRegister(inventory.Collectors()...)
 	metrics.Registry.MustRegister(machine.Collectors()...)

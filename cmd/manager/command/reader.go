@@ -9,18 +9,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// namespaceReader reads past the cache for a manager of one namespace. It lists objects in all namespaces if allowed,
-// to keep addresses distinct from those of other managers' machines. With only a Role instead of a ClusterRole, it
-// lists its own namespace.
+// namespaceReader reads without the cache, for a manager of one namespace. If permitted, it lists objects in all
+// namespaces, so addresses differ from those of other managers' machines. If the manager has only a Role instead of a
+// ClusterRole, it lists only its own namespace.
 type namespaceReader struct {
 	client.Reader
-	// Namespace of the manager's clusters.
+	// Namespace is the namespace of the manager's clusters.
 	Namespace string
 
 	said sync.Once
 }
 
-// List lists objects.
+// List lists objects in all namespaces or, if this is forbidden, in Namespace.
 func (r *namespaceReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	err := r.Reader.List(ctx, list, options...)
 	if !apierrors.IsForbidden(err) {

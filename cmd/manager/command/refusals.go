@@ -18,8 +18,8 @@ const (
 	refusedKey    = "users.json"
 )
 
-// refusalSecret stores in a Secret the number of each user's passwords rejected by the engine, so the counts survive a
-// restart. It stores no passwords, only a hash of the last accepted one.
+// refusalSecret stores in a Secret how many passwords of each user the engine has rejected, so the counts survive a
+// restart. It stores no passwords, but only a hash of the last accepted password.
 type refusalSecret struct {
 	client client.Client
 	reader client.Reader

@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
-// ensurePrivateFolder creates a folder only for this user. An existing folder must be private to this user. Otherwise
-// another user may have created it to read its files, or to redirect them.
+// ensurePrivateFolder creates a folder only for this user. An existing folder must be private to this user. Otherwise,
+// another user may have created it to read or to redirect its files.
 func ensurePrivateFolder(path string) error {
 	if err := os.Mkdir(path, 0o700); err == nil || !errors.Is(err, fs.ErrExist) {
 		return err

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestAWorkFolderThatIsNotOurs creates the folder first, as another user might.
+// TestAWorkFolderThatIsNotOurs creates the folder first, as another user could.
 func TestAWorkFolderThatIsNotOurs(t *testing.T) {
 	for name, prepare := range map[string]func(path string) error{
 		"nothing":                  func(string) error { return nil },

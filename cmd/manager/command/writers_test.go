@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// makers create clients able to write to the API server or to an engine, by package and function.
+// makers are functions to create clients with write access to the API server or to an engine, by package.
 var makers = map[string][]string{
 	"sigs.k8s.io/controller-runtime/pkg/client":                    {"New", "NewWithWatch", "NewNamespacedClient"},
 	"k8s.io/client-go/kubernetes":                                  {"NewForConfig", "NewForConfigAndClient", "NewForConfigOrDie", "New"},
@@ -23,7 +23,7 @@ var makers = map[string][]string{
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine": {"New"},
 }
 
-// fencedMakers are the places allowed to call makers, because they add the fence, or write nothing.
+// fencedMakers are the places that may call makers, because they add the fence, or write nothing.
 var fencedMakers = map[string]string{
 	"cmd/manager/command/leader.go":     "newClient wraps it in a fencedclient.Client",
 	"cmd/manager/command/command.go":    "controllers write user data with a fencedclient.Client; all replicas answer VMs",
@@ -33,7 +33,7 @@ var fencedMakers = map[string]string{
 	"internal/connection/openshift.go":  "it is made to be checked, and dropped",
 }
 
-// TestNothingThatTheManagerRunsMakesAClientAroundTheFence examines the source of each package of the manager.
+// TestNothingThatTheManagerRunsMakesAClientAroundTheFence examines the source code of each package in the manager.
 func TestNothingThatTheManagerRunsMakesAClientAroundTheFence(t *testing.T) {
 	met := map[string]bool{}
 
@@ -64,7 +64,7 @@ func inCheckout(t *testing.T, path string) string {
 	return name
 }
 
-// managerFolders returns the folders of our packages in the manager.
+// managerFolders returns the folders of this project's packages in the manager.
 func managerFolders(t *testing.T) (out []string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{.Dir}}", "./cmd/manager")
@@ -86,7 +86,7 @@ func managerFolders(t *testing.T) (out []string) {
 // made is a call of a maker.
 type made struct{ file, what string }
 
-// madeIn lists the calls of makers in a package.
+// madeIn returns the calls of makers in a package.
 func madeIn(t *testing.T, folder string) []made {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
@@ -111,9 +111,9 @@ func madeIn(t *testing.T, folder string) []made {
 	return out
 }
 
-// makersIn lists the makers used in a file. Package engine uses its own without a prefix.
+// makersIn returns the makers used in a file. In package engine itself, they have no prefix.
 func makersIn(file *ast.File, isEngine bool) (out []string) {
-	forbidden := map[string]string{} // such as "client.New", by its name in the file
+	forbidden := map[string]string{} // such as "client.New", with the package's name in this file
 
 	for _, spec := range file.Imports {
 		path := strings.Trim(spec.Path.Value, `"`)

@@ -1,4 +1,4 @@
-// Package addon reads add-ons, manifests and Helm charts, and installs them in a cluster with an API server.
+// Package addon reads add-ons (manifests and Helm charts), and installs them in a cluster whose API server is running.
 package addon
 
 import (
@@ -21,49 +21,50 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 )
 
-// downloadLimit limits the size of manifests from the network, in bytes.
+// downloadLimit is the maximum size in bytes of manifests from the network.
 const downloadLimit = 32 << 20
 
 // AddOn is a loaded add-on: manifests or a chart.
 type AddOn struct {
-	// Name for users.
+	// Name is the name shown to users.
 	Name    string
 	objects []*unstructured.Unstructured
 	chart   *chart
-	// fallback marks a network plugin not to install if the cluster has another one.
+	// fallback marks a network plugin that is installed only if the cluster has no other plugin.
 	fallback bool
 }
 
-// FromManifests returns an add-on of given manifests.
+// FromManifests returns an add-on with the given manifests.
 func FromManifests(name string, objects []*unstructured.Unstructured) AddOn {
 	return AddOn{Name: name, objects: objects}
 }
 
-// Objects returns its manifests; none for a chart.
+// Objects returns the manifests of the add-on, or none for a chart.
 func (a AddOn) Objects() []*unstructured.Unstructured { return a.objects }
 
-// Target is the cluster for add-ons.
+// Target is the cluster to install add-ons in.
 type Target struct {
 	Client client.Client
-	// Kubeconfig is a file for the same cluster, and Context a context in it, because Helm creates its own client. An
-	// empty Context means the file's current one.
+	// Kubeconfig is a file for the same cluster, and Context is a context in this file. Both are needed because Helm
+	// creates its own client. If Context is empty, it is the current context.
 	Kubeconfig, Context string
 }
 
 // Sources are the sources of add-ons.
 type Sources struct {
-	// CNI is the network plugin: flannel or calico, optionally with @VERSION, manifests like in Manifests, or none.
-	// Empty means the default, unless Manifests or the cluster have a plugin. Pods are its pod networks.
+	// CNI is the network plugin. It is flannel or calico, optionally with @VERSION, or manifests as in Manifests, or
+	// none. If empty, it is the default plugin, unless Manifests or the cluster already has a plugin. Pods are the pod
+	// networks of the cluster.
 	CNI  string
 	Pods []string
 	// Manifests are files, folders and https URLs.
 	Manifests []string
-	// List is a file with more add-ons, including charts; empty for none.
+	// List is a file with additional add-ons, including charts. It is empty for none.
 	List string
 }
 
-// Load reads all of them, and the applications of a cluster file, so a mistake shows before anything is created. It
-// removes users and passwords of URLs from errors.
+// Load reads all add-ons, and the applications of a cluster file. Mistakes in them thus show before anything is
+// created. Its errors contain no users or passwords of URLs.
 func (s Sources) Load(ctx context.Context, applications []clusterfile.Chart) ([]AddOn, error) {
 	out, err := s.loadAll(ctx, applications)
 	if err != nil && withoutUsers(err.Error()) != err.Error() {
@@ -73,10 +74,10 @@ func (s Sources) Load(ctx context.Context, applications []clusterfile.Chart) ([]
 	return out, err
 }
 
-// user matches the user of a URL, with its password.
+// user matches the user and the password in a URL.
 var user = regexp.MustCompile(`://[^/\n]*@`)
 
-// withoutUsers removes users and passwords of URLs from a text.
+// withoutUsers removes users and passwords from the URLs in a text.
 func withoutUsers(text string) string { return user.ReplaceAllLiteralString(text, "://") }
 
 func (s Sources) loadAll(ctx context.Context, applications []clusterfile.Chart) ([]AddOn, error) {
@@ -104,8 +105,8 @@ func (s Sources) loadAll(ctx context.Context, applications []clusterfile.Chart) 
 	return s.withNetwork(ctx, out)
 }
 
-// withNetwork adds the network plugin before the others, because their hooks may wait for pods. There is no default if
-// another add-on is a network plugin.
+// withNetwork adds the network plugin before the other add-ons, because their hooks may wait for pods. It adds no
+// default plugin if another add-on is a network plugin.
 func (s Sources) withNetwork(ctx context.Context, others []AddOn) ([]AddOn, error) {
 	if s.CNI == "" && slices.ContainsFunc(others, AddOn.isNetworkPlugin) {
 		return others, nil
@@ -228,16 +229,16 @@ func (a AddOn) Install(ctx context.Context, to Target, timeout time.Duration, di
 		}
 	}
 
-	manifest.KindsFirst(a.objects, "Namespace", "CustomResourceDefinition") // others need them
+	manifest.KindsFirst(a.objects, "Namespace", "CustomResourceDefinition") // other objects need these
 
-	// The add-on's own kinds may not be served at once.
+	// The API server may not serve the add-on's own kinds at once.
 	return display.WaitFor(ctx, timeout, func(ctx context.Context) error {
 		return manifest.Apply(ctx, to.Client, inNamespace(to.Client, a.objects), manifest.FieldOwner,
 			client.ForceOwnership)
 	})
 }
 
-// inNamespace puts objects without a namespace into the namespace default, like kubectl.
+// inNamespace puts objects without a namespace into the namespace default, as kubectl does.
 func inNamespace(c client.Client, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	for _, object := range objects {
 		if object.GetNamespace() != "" {

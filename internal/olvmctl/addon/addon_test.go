@@ -136,7 +136,7 @@ func TestApplicationsOfAClusterFile(t *testing.T) {
 	check.Contains(t, "err.Error()", err.Error(), "9.9.9")
 }
 
-// TestErrorsOfAddOnsHaveNoPasswords has repositories with a user and no chart.
+// TestErrorsOfAddOnsHaveNoPasswords has repositories with a user in the URL and without a chart.
 func TestErrorsOfAddOnsHaveNoPasswords(t *testing.T) {
 	for _, variable := range []string{"HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"} {
 		t.Setenv(variable, t.TempDir())

@@ -31,12 +31,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 )
 
-// listEntry is an entry of a list of add-ons: manifests or a chart.
+// listEntry is an entry in a list of add-ons: manifests or a chart.
 type listEntry struct {
 	Name string `json:"name"`
 	// Manifests are files, folders and https URLs.
 	Manifests []string `json:"manifests,omitempty"`
-	// Chart is a folder, an archive, an oci:// reference, or a name in Repository. Namespace is for its release.
+	// Chart is a folder, an archive, an oci:// reference, or the name of a chart in Repository. Namespace is the
+	// namespace of its release.
 	Chart      string         `json:"chart,omitempty"`
 	Repository string         `json:"repository,omitempty"`
 	Version    string         `json:"version,omitempty"`
@@ -44,7 +45,7 @@ type listEntry struct {
 	Values     map[string]any `json:"values,omitempty"`
 }
 
-// readList reads a list of add-ons. Paths in it start from its folder.
+// readList reads a list of add-ons. Paths in the list are relative to its folder.
 func readList(path string) ([]listEntry, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -103,7 +104,7 @@ type chart struct {
 	content *chartv2.Chart
 }
 
-// chartNames reports whether a chart, or a dependency of it, has a text in its templates or values.
+// chartNames reports whether the templates or values of a chart, or of its dependencies, contain a text.
 func chartNames(content *chartv2.Chart, text string) bool {
 	has := func(file *common.File) bool { return bytes.Contains(file.Data, []byte(text)) }
 
@@ -111,7 +112,7 @@ func chartNames(content *chartv2.Chart, text string) bool {
 		slices.ContainsFunc(content.Dependencies(), func(d *chartv2.Chart) bool { return chartNames(d, text) })
 }
 
-// loadChart finds a chart, if necessary in its repository or registry.
+// loadChart loads a chart. If necessary, it downloads the chart from its repository or registry.
 func loadChart(entry listEntry) (*chart, error) {
 	for field, text := range map[string]string{"repository": entry.Repository, "chart": entry.Chart} {
 		if err := checkURL(text); err != nil {
@@ -130,7 +131,7 @@ func loadChart(entry listEntry) (*chart, error) {
 	find := action.NewInstall(configuration)
 	find.RepoURL, find.Version = entry.Repository, entry.Version
 	name := entry.Chart
-	if registry.IsOCI(entry.Repository) { // it has no index; each chart is a reference
+	if registry.IsOCI(entry.Repository) { // a registry has no index; each chart has its own reference
 		find.RepoURL, name = "", strings.TrimRight(entry.Repository, "/")+"/"+entry.Chart
 	}
 
@@ -151,8 +152,8 @@ func loadChart(entry listEntry) (*chart, error) {
 	return &chart{entry, content}, nil
 }
 
-// checkURL rejects malformed URLs itself, because Helm would print them, password included. Text without :// is not a
-// URL.
+// checkURL rejects malformed URLs before Helm does, because Helm would print them with their password. A text without
+// :// is not a URL.
 func checkURL(text string) error {
 	if !strings.Contains(text, "://") {
 		return nil
@@ -166,8 +167,8 @@ func checkURL(text string) error {
 	return clusterfile.CheckUser(parsed)
 }
 
-// settingsOf returns Helm's settings for the target. Helm's variables, such as HELM_KUBECONTEXT, would name another
-// cluster.
+// settingsOf returns Helm's settings for the target. They ignore Helm's environment variables, because HELM_KUBECONTEXT
+// and others would select another cluster.
 func settingsOf(to Target, namespace string) *cli.EnvSettings {
 	settings := cli.New()
 	settings.KubeConfig, settings.KubeContext = to.Kubeconfig, to.Context
@@ -178,7 +179,8 @@ func settingsOf(to Target, namespace string) *cli.EnvSettings {
 	return settings
 }
 
-// installRelease releases the chart in the target. It leaves a release of the same chart and values unchanged.
+// installRelease installs the chart as a release in the target. If the release already has the same chart and values,
+// it does not change.
 func (c *chart) installRelease(
 	ctx context.Context, to Target, timeout time.Duration, say func(format string, args ...any),
 ) error {
@@ -218,7 +220,7 @@ func (c *chart) installRelease(
 	return err
 }
 
-// sameValues compares values read from YAML, so their numbers have the same types.
+// sameValues reports whether two sets of values are equal. Both come from YAML, so their numbers have the same types.
 func sameValues(a, b map[string]any) bool {
 	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
 }

@@ -18,15 +18,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// plugin is a network plugin known by name.
+// plugin is a network plugin that users can select by its name.
 type plugin struct {
-	// version to use by default.
+	// version is the default version.
 	version string
-	// url of the manifests of a version.
+	// url returns the URL of the manifests for a version.
 	url func(version string) string
 }
 
-// plugins by name: the ones in clusterfile.NetworkPlugins.
+// plugins are the network plugins in clusterfile.NetworkPlugins, by name.
 var plugins = map[string]plugin{
 	"flannel": {"v0.27.0", func(version string) string {
 		return "https://github.com/flannel-io/flannel/releases/download/" + version + "/kube-flannel.yml"
@@ -36,9 +36,9 @@ var plugins = map[string]plugin{
 	}},
 }
 
-// readNetworkPlugin reads the manifests of a network plugin: a known name, optionally followed by @VERSION, or a file,
-// a folder or an https URL. pods are the cluster's pod networks. "none" yields no add-on. An empty name means the
-// default, not installed if the cluster has another plugin.
+// readNetworkPlugin reads the manifests of a network plugin. asked is a known name, optionally with @VERSION, or a
+// file, a folder or an https URL. pods are the pod networks of the cluster. For "none", it returns no add-on. For an
+// empty name, it returns the default plugin, to be installed only if the cluster has no other plugin.
 func readNetworkPlugin(ctx context.Context, asked string, pods []string) ([]AddOn, error) {
 	if asked == clusterfile.NoNetworkPlugin {
 		return nil, nil
@@ -75,11 +75,11 @@ func readNetworkPlugin(ctx context.Context, asked string, pods []string) ([]AddO
 	return []AddOn{{Name: withoutUsers(asked), objects: objects, fallback: isDefault}}, nil
 }
 
-// pluginFolders are the container runtime's folder of network plugin configurations, and its parent.
+// pluginFolders are the folder with the plugin configurations of the container runtime, and its parent.
 var pluginFolders = []string{"/etc/cni/net.d", "/etc/cni"}
 
-// writesPluginFolder reports whether an object is the DaemonSet of a network plugin: one mounting the hosts' folder of
-// plugin configurations.
+// writesPluginFolder reports whether an object is the DaemonSet of a network plugin. Such a DaemonSet mounts the hosts'
+// folder of plugin configurations.
 func writesPluginFolder(object *unstructured.Unstructured) bool {
 	if object.GetKind() != "DaemonSet" {
 		return false
@@ -95,21 +95,21 @@ func writesPluginFolder(object *unstructured.Unstructured) bool {
 	})
 }
 
-// isNetworkPlugin reports whether an add-on is a network plugin, by its DaemonSet. An unrendered chart is one if it
-// names the folder.
+// isNetworkPlugin reports whether an add-on is a network plugin, judging by its DaemonSet. A chart that is not rendered
+// yet is one if it names this folder.
 func (a AddOn) isNetworkPlugin() bool {
 	return slices.ContainsFunc(a.objects, writesPluginFolder) ||
 		a.chart != nil && chartNames(a.chart.content, pluginFolders[0])
 }
 
-// isApplied reports whether we applied an object.
+// isApplied reports whether olvmctl has applied an object.
 func isApplied(object *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
 		return entry.Manager == string(manifest.FieldOwner)
 	})
 }
 
-// findOtherPlugin returns the name of a cluster's network plugin not made by this add-on; empty for none.
+// findOtherPlugin returns the name of a network plugin in the cluster that is not from this add-on, or "".
 func (a AddOn) findOtherPlugin(ctx context.Context, c client.Client) (string, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSetList"})
@@ -133,8 +133,8 @@ func (a AddOn) findOtherPlugin(ctx context.Context, c client.Client) (string, er
 	return "", nil
 }
 
-// setPodNetworks sets flannel's pod networks, because its manifests have those of kubeadm's examples. Calico finds them
-// by itself.
+// setPodNetworks sets the pod networks of flannel, because its manifests have those in kubeadm's examples. Calico finds
+// the pod networks by itself.
 func setPodNetworks(objects []*unstructured.Unstructured, pods []string) error {
 	for _, object := range objects {
 		if object.GetKind() != "ConfigMap" || object.GetName() != "kube-flannel-cfg" {

@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// flannel has the relevant parts of its manifests.
+// flannel has the relevant parts of flannel's manifests.
 const flannel = `apiVersion: v1
 kind: Namespace
 metadata: {name: kube-flannel}
@@ -87,7 +87,7 @@ func TestANetworkPluginThatIsNotKnown(t *testing.T) {
 	}
 }
 
-// TestNetworkPluginsOfClusterFiles checks that each plugin has manifests of a version.
+// TestNetworkPluginsOfClusterFiles checks that each plugin has manifests for a version.
 func TestNetworkPluginsOfClusterFiles(t *testing.T) {
 	for _, name := range clusterfile.NetworkPlugins {
 		known, ok := plugins[name]
@@ -112,7 +112,7 @@ spec:
       volumes: [{name: x, hostPath: {path: %s}}]
 `
 
-// withFlannelAt replaces flannel's manifests by a file.
+// withFlannelAt replaces the manifests of flannel by a file.
 func withFlannelAt(t *testing.T, path string) {
 	t.Helper()
 	before := plugins["flannel"]

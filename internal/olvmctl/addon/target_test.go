@@ -10,8 +10,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAChartGoesToTheContextOfTheCluster has a kubeconfig with another cluster as current context, and Helm variables
-// of the user naming a third one.
+// TestAChartGoesToTheContextOfTheCluster has a kubeconfig whose current context is another cluster. Helm's environment
+// variables name a third cluster.
 func TestAChartGoesToTheContextOfTheCluster(t *testing.T) {
 	config := clientcmdapi.NewConfig()
 	for _, name := range []string{"prod", "other"} {

@@ -1,4 +1,4 @@
-// Package atomicfile writes crash-safe files: readers see either the previous file or the new one.
+// Package atomicfile writes files safely: after a crash, readers see either the previous file or the new one.
 package atomicfile
 
 import (
@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// Write replaces a file by one with this content and mode. After it returns, file and name are on the disk and survive
-// a power cut. A process killed meanwhile leaves at most one file next to it, removed by the next Write. Writers of the
-// same file must lock it.
+// Write replaces a file by one with the given content and mode. After Write returns, both content and name are on the
+// disk, and survive a power failure. A process killed during Write leaves at most one file beside it, and the next
+// Write removes this file. Writers of the same file must hold a lock for it.
 func Write(path string, content []byte, mode os.FileMode) (err error) {
 	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".next")
-	_ = os.Remove(next) // a killed process's; never write to a stranger's file
+	_ = os.Remove(next) // left by a killed process; never write to a stranger's file
 
 	defer func() {
 		if err != nil {

@@ -44,8 +44,8 @@ func TestAWriteThatFailsLeavesTheFileOfBefore(t *testing.T) {
 	check.Equal(t, "files", namesIn(t, filepath.Dir(path)), []string{"record"})
 }
 
-// TestWhatAKilledProcessHasBegunToWriteGoes has a killed process's file, and a stranger's link in its place. Write must
-// not follow the link.
+// TestWhatAKilledProcessHasBegunToWriteGoes has the file of a killed process, and a link of a stranger in its place.
+// Write must not follow the link.
 func TestWhatAKilledProcessHasBegunToWriteGoes(t *testing.T) {
 	for name, begin := range map[string]func(next, other string) error{
 		"half a file": func(next, _ string) error { return os.WriteFile(next, []byte("ha"), 0o600) },

@@ -2,5 +2,5 @@
 
 package atomicfile
 
-// syncFolder does nothing, because folders cannot be opened for this.
+// syncFolder does nothing, because this system cannot open folders for this purpose.
 func syncFolder(string) error { return nil }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// syncFolder writes the names in a folder to the disk. It ignores file systems without support.
+// syncFolder writes the names in a folder to the disk. It ignores file systems that do not support this.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {

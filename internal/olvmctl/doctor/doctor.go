@@ -1,4 +1,4 @@
-// Package doctor checks everything about a cluster that can be known before its first VM is made.
+// Package doctor checks everything about a cluster that can be known before its first VM exists.
 package doctor
 
 import (
@@ -18,15 +18,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
-// Verdict on a check.
+// Verdict is the result of a check.
 type Verdict string
 
-// The verdicts.
+// These are the verdicts.
 const (
 	OK      Verdict = "ok"
 	Warning Verdict = "warning"
 	Failed  Verdict = "failed"
-	// Unknown is the verdict of an impossible check.
+	// Unknown is the verdict if a check is impossible.
 	Unknown Verdict = "unknown"
 )
 
@@ -35,19 +35,19 @@ type Finding struct {
 	Check   string  `json:"check"`
 	Verdict Verdict `json:"verdict"`
 	Message string  `json:"message"`
-	// Remedy is the advice; empty if there is none, or if the message has it.
+	// Remedy is the advice for the user. It is empty if there is none, or if Message has it.
 	Remedy string `json:"remedy,omitempty"`
 }
 
 const (
-	// certificateWarning is the remaining lifetime at which to warn of a certificate.
+	// certificateWarning is the remaining lifetime of a certificate below which doctor warns.
 	certificateWarning = 30 * 24 * time.Hour
-	// clockWarning is the tolerated difference of clocks. Certificates made by a control plane are valid only from that
-	// moment on.
+	// clockWarning is the maximum tolerated difference between two clocks. Certificates from a control plane are valid
+	// only from the moment of their creation.
 	clockWarning = 10 * time.Second
 )
 
-// examination is one use of the package.
+// examination is a running examination of a cluster.
 type examination struct {
 	findings    []Finding
 	credentials preview.Credentials
@@ -56,8 +56,8 @@ type examination struct {
 	machines    []preview.Machine
 }
 
-// Examine performs all checks of a cluster's manifests. A failed check does not hide others, unless they depend on it.
-// say is called before each.
+// Examine runs all checks of a cluster's manifests. After a failed check, it continues with all checks that do not
+// depend on it. It calls say before each check.
 func Examine(
 	ctx context.Context, objects []*unstructured.Unstructured, credentials preview.Credentials, say func(check string),
 ) ([]Finding, error) {
@@ -82,7 +82,7 @@ func Examine(
 		say("asking " + engine.RedactURL(use.Engine.Server.ServerURL))
 
 		if !e.checkEngine(ctx, use) {
-			return e.findings, ctx.Err() // it is useless for more checks
+			return e.findings, ctx.Err() // further checks need the engine
 		}
 
 		e.checkRights(ctx, use)
@@ -106,7 +106,8 @@ func (e *examination) addFinding(check string, verdict Verdict, remedy, format s
 	})
 }
 
-// checkEngine checks certificate, clock, login and version, and reports whether the engine can be used.
+// checkEngine checks the certificate, the clock, the login and the version of an engine. It reports whether the engine
+// can be used.
 func (e *examination) checkEngine(ctx context.Context, use preview.Use) bool {
 	const check = "engine"
 	if use.Err != nil {
@@ -134,11 +135,11 @@ func (e *examination) checkEngine(ctx context.Context, use preview.Use) bool {
 	return true
 }
 
-// checkCertificate checks the engine's certificate and its clock.
+// checkCertificate checks the certificate and the clock of an engine.
 func (e *examination) checkCertificate(ctx context.Context, use preview.Use) {
 	seen, err := use.Session.FetchAppearance(ctx)
 	if err != nil && seen.CertificateEnds.IsZero() {
-		return // the login reports the error
+		return // the login reports this error
 	}
 
 	switch left := time.Until(seen.CertificateEnds); {
@@ -171,7 +172,7 @@ func (e *examination) checkCertificate(ctx context.Context, use preview.Use) {
 	}
 }
 
-// checkRights compares the user's roles with results seen at an engine.
+// checkRights compares the roles of the user with the rights known to be needed.
 func (e *examination) checkRights(ctx context.Context, use preview.Use) {
 	const check, remedy = "rights", "compare with docs/operate/rights.md"
 	grants, err := use.Session.ListGrants(ctx)
@@ -209,7 +210,7 @@ func (e *examination) checkRights(ctx context.Context, use preview.Use) {
 	}
 }
 
-// checkPermits compares the roles' permits with those tried at an engine.
+// checkPermits compares the permits in the user's roles with the permits found necessary on a real engine.
 func (e *examination) checkPermits(roles string, grants []engine.Grant) {
 	const check, remedy = "rights", "give the user a role with these permits, see docs/operate/rights.md"
 
@@ -258,11 +259,13 @@ func areTagged(spec infrav1.OLVMMachineSpec) bool {
 	return len(spec.VirtualMachine.Tags) > 0 || spec.FromInventory != nil
 }
 
-// configureNetworks is the permit for network interfaces. The creator of a VM has it there. Everyone has it on a vNIC
-// profile, unless an administrator has revoked this. No recording proves this; the engine's sources do.
+// configureNetworks is the permit for network interfaces. The creator of a VM has it for this VM. Every user has it for
+// a vNIC profile, unless an administrator has revoked it. No recording of an engine proves this, but the engine's
+// source code does.
 const configureNetworks = "9"
 
-// permits were tried at an engine 4.5.8. needs selects the machines needing them; nil selects all.
+// permits were tried on a real engine 4.5.8. needs selects the machines that need the permit. If nil, all machines need
+// it.
 var permits = []struct {
 	number, text string
 	needs        func(infrav1.OLVMMachineSpec) bool
@@ -280,7 +283,7 @@ var permits = []struct {
 	}},
 }
 
-// checkNames checks everything named by the machines in the engine, and reports whether all of it exists.
+// checkNames checks everything in the engine that the machines name, and reports whether all of it exists.
 func (e *examination) checkNames(ctx context.Context) bool {
 	errs := preview.CheckNames(ctx, e.manifests, e.machines, e.credentials, e.sessions)
 	for _, err := range errs {
@@ -295,7 +298,7 @@ func (e *examination) checkNames(ctx context.Context) bool {
 	return len(errs) == 0
 }
 
-// checkAddresses checks that no other guest reports the cluster's addresses.
+// checkAddresses checks that no other guest reports an address of the cluster.
 func (e *examination) checkAddresses(ctx context.Context) {
 	errs := preview.FindTakenAddresses(ctx, e.manifests, e.machines, e.credentials, e.sessions)
 	for _, err := range errs {
@@ -309,7 +312,7 @@ func (e *examination) checkAddresses(ctx context.Context) {
 	}
 }
 
-// checkCapacity checks that the VMs fit.
+// checkCapacity checks that the VMs fit on the hosts.
 func (e *examination) checkCapacity(ctx context.Context) {
 	rendered, _, err := preview.Render(ctx, e.manifests, e.machines, e.credentials, e.sessions)
 	if err == nil {
@@ -331,7 +334,7 @@ func (e *examination) checkCapacity(ctx context.Context) {
 	}
 }
 
-// checkTemplates checks whether guests of the templates report to the engine.
+// checkTemplates checks whether guests of the VM templates report their addresses to the engine.
 func (e *examination) checkTemplates(ctx context.Context) {
 	type question struct{ engine, dataCenter, template string }
 

@@ -1,5 +1,5 @@
-// Package kubeconfigfile changes kubeconfig files shared with other programs. It takes the lock of kubectl and kind,
-// and replaces a file atomically, so readers always find a complete one.
+// Package kubeconfigfile changes kubeconfig files shared with other programs. It uses the same lock as kubectl and
+// kind, and replaces a file atomically, so readers always see a complete file.
 package kubeconfigfile
 
 import (
@@ -18,21 +18,22 @@ import (
 )
 
 const (
-	// lockSuffix is the suffix of the lock file next to a kubeconfig. It exists during writes.
+	// lockSuffix is the suffix of the lock file beside a kubeconfig. The lock file exists only during a write.
 	lockSuffix = ".lock"
-	// lockPatience limits the wait for others' locks. They hold them for milliseconds.
+	// lockPatience is how long Edit waits for the lock of another process. Other processes hold the lock for
+	// milliseconds.
 	lockPatience = 10 * time.Second
-	// abandonedAfter is the age at which a lock counts as left by a killed process.
+	// abandonedAfter is the age after which a lock counts as left by a killed process.
 	abandonedAfter = time.Minute
-	// lockInterval is the interval of trying a lock.
+	// lockInterval is the interval between attempts to get the lock.
 	lockInterval = 50 * time.Millisecond
 )
 
-// Edit changes a kubeconfig file. It creates a missing file, and removes an empty one. If change returns an error or
-// changes nothing, the file stays as it is.
+// Edit changes a kubeconfig file. It creates a missing file, and removes a file that becomes empty. If change returns
+// an error or changes nothing, the file stays unchanged.
 func Edit(path string, change func(*clientcmdapi.Config) error) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // keep the link
+		path = target // keeps the link
 	}
 
 	unlock, err := lockFile(path)
@@ -70,7 +71,7 @@ func Edit(path string, change func(*clientcmdapi.Config) error) error {
 	return replaceContent(path, content)
 }
 
-// lockFile creates the lock file. It takes over an abandoned one.
+// lockFile creates the lock file. It replaces an abandoned lock file.
 func lockFile(path string) (unlock func(), err error) {
 	name := path + lockSuffix
 
@@ -96,30 +97,30 @@ func lockFile(path string) (unlock func(), err error) {
 	}
 }
 
-// unlockOwn removes this process's lock file. It spares one created by another process after considering this one
-// abandoned.
+// unlockOwn removes the lock file of this process. It does not remove the lock file of another process that considered
+// this one abandoned.
 func unlockOwn(name string, own os.FileInfo) {
 	if found, err := os.Stat(name); err == nil && os.SameFile(found, own) {
 		_ = os.Remove(name)
 	}
 }
 
-// removeAbandoned removes an old lock file. If another process has already replaced it by its own, that one is
-// restored.
+// removeAbandoned removes an old lock file. If another process has already replaced it by its own lock file,
+// removeAbandoned restores that file.
 func removeAbandoned(name string, seen os.FileInfo) {
 	aside := name + "." + rand.Text()
 	if err := os.Rename(name, aside); err != nil {
-		return // another process has removed it
+		return // another process has already removed it
 	}
 
 	if found, err := os.Stat(aside); err == nil && !os.SameFile(found, seen) {
-		_ = os.Link(aside, name) // unless a third process has made one
+		_ = os.Link(aside, name) // unless a third process has created one
 	}
 
 	_ = os.Remove(aside)
 }
 
-// replaceContent replaces a file's content, and keeps its mode.
+// replaceContent replaces the content of a file, and keeps its mode.
 func replaceContent(path string, content []byte) error {
 	mode := os.FileMode(0o600)
 	if info, err := os.Stat(path); err == nil {

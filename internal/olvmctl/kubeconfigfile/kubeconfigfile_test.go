@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// adds returns a change adding an entry.
+// adds returns a change to add an entry.
 func adds(name string) func(*clientcmdapi.Config) error {
 	return func(c *clientcmdapi.Config) error {
 		c.Clusters[name] = &clientcmdapi.Cluster{Server: "https://" + name}
@@ -50,7 +50,7 @@ func TestAFileThatIsEditedKeepsWhatOthersHaveInIt(t *testing.T) {
 	expectAlone(t, path)
 }
 
-// expectAlone checks that no locks and partial files are next to a file.
+// expectAlone checks that no lock and no partial file is beside a file.
 func expectAlone(t *testing.T, path string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))
@@ -148,8 +148,8 @@ func TestTheLockOfACommandThatWasKilledIsTakenOver(t *testing.T) {
 	expectAlone(t, path)
 }
 
-// TestALockThatOthersHaveMadeMeanwhileStays has two commands finding the lock of a killed third one. The second command
-// has already taken it over before the first one tries.
+// TestALockThatOthersHaveMadeMeanwhileStays has two commands. Both find the lock of a third, killed command. The second
+// command replaces this lock before the first command can.
 func TestALockThatOthersHaveMadeMeanwhileStays(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	killed, err := lockFile(path)
@@ -161,7 +161,7 @@ func TestALockThatOthersHaveMadeMeanwhileStays(t *testing.T) {
 	unlock, err := lockFile(path)
 	check.Error(t, err, "")
 	removeAbandoned(path+lockSuffix, seen)
-	killed() // it was only slow, not killed
+	killed() // it was slow, and not killed
 
 	_, err = os.Stat(path + lockSuffix)
 	check.Error(t, err, "")

@@ -1,5 +1,5 @@
-// Package kustomization builds folders with a kustomization like kubectl kustomize. Their authors are not trusted: it
-// fetches nothing, runs no program, and reads only files of the folders.
+// Package kustomization builds kustomizations as kubectl kustomize does. It does not trust their authors: it fetches
+// nothing, runs no program, and reads only files in their folders.
 package kustomization
 
 import (
@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// Build returns the objects of a folder as YAML documents.
+// Build returns the objects of the kustomization in a folder as YAML documents.
 func Build(dir string) ([]byte, error) {
 	folders, err := Check(dir)
 	if err != nil {
 		return nil, err
 	}
 
-	// Its defaults are suitable: only files of the folders, and no plugins.
+	// Its defaults are suitable: they allow only files in the folders, and no plugins.
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folders[0])
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", Find(folders[0]), err)
@@ -32,7 +32,7 @@ func Build(dir string) ([]byte, error) {
 	return content, nil
 }
 
-// IsComponent reports whether a folder has a component, a part of kustomizations.
+// IsComponent reports whether a folder has a component. Components are parts of kustomizations.
 func IsComponent(dir string) bool {
 	content, err := os.ReadFile(Find(dir))
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 )
 
-// maxFolders limits the folders of one build.
+// maxFolders is the maximum number of folders in one build.
 const maxFolders = 1000
 
-// Find returns the kustomization of a folder; "" if it has none.
+// Find returns the path of the kustomization in a folder, or "" if it has none.
 func Find(dir string) string {
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		file := filepath.Join(dir, name)
@@ -30,15 +30,15 @@ func Find(dir string) string {
 	return ""
 }
 
-// walker reads a kustomization and all its bases, before kustomize does.
+// walker reads a kustomization and all its bases before kustomize does.
 type walker struct {
-	// bound is the folder containing all of them; "" for none. It is the repository, if there is one.
+	// bound is the folder that must contain all of them, or "" for none. It is the git repository, if there is one.
 	bound string
 	seen  []string
 }
 
-// Check refuses builds unsafe for a stranger's kustomization: fetching something, running a program, or reading a file
-// outside the folders of the kustomizations. It returns these folders, dir first.
+// Check rejects a build that would be unsafe with a stranger's kustomization: it fetches something, runs a program, or
+// reads a file outside the folders of the kustomizations. It returns these folders, beginning with dir.
 func Check(dir string) ([]string, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -57,7 +57,7 @@ func Check(dir string) ([]string, error) {
 	return w.seen, nil
 }
 
-// FindRepository returns the folder of the git repository containing a folder; "" for none.
+// FindRepository returns the root of a folder's git repository, or "".
 func FindRepository(dir string) string {
 	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
@@ -68,8 +68,8 @@ func FindRepository(dir string) string {
 	return ""
 }
 
-// ExplainUnreadable explains why a file must not be read on behalf of the author of bound. It may be a link to somebody
-// else's file, one of git's files, which contain tokens, or endless. It returns "" for a readable or missing file.
+// ExplainUnreadable explains why a file must not be read for the author of bound. The file may be a link to another
+// user's file, a file of git with tokens, or a file without an end. It returns "" if the file is readable or missing.
 func ExplainUnreadable(bound, file string) string {
 	real, err := filepath.EvalSymlinks(file)
 	if err != nil {
@@ -96,7 +96,8 @@ func ExplainUnreadable(bound, file string) string {
 	return ""
 }
 
-// isGits reports whether a name means git's own folder, also on a file system with short names, or without case.
+// isGits reports whether a name means the folder of git itself. It also knows file systems with short names, or without
+// case.
 func isGits(name string) bool {
 	return strings.EqualFold(name, ".git") || strings.EqualFold(name, "git~1")
 }
@@ -148,7 +149,7 @@ func (w *walker) walkFolder(dir string) error {
 	return nil
 }
 
-// followBase follows an entry if it is a folder.
+// followBase follows an entry if the entry is a folder.
 func (w *walker) followBase(read *reader, entry string) error {
 	real, err := filepath.EvalSymlinks(filepath.Join(read.dir, entry))
 	if err != nil {
@@ -180,7 +181,7 @@ func isWithin(dir, path string) bool {
 // reader checks one kustomization.
 type reader struct {
 	file, dir string
-	// bound is the folder containing all readable files, or links to them.
+	// bound is the folder that must contain all readable files, and the targets of links.
 	bound    string
 	document yaml.Node
 }
@@ -219,7 +220,7 @@ func (r *reader) checkFields(k *types.Kustomization) error {
 			return r.refuseEntry(entry, problem)
 		}
 
-		// For files other than links, kustomize checks the place.
+		// kustomize itself checks the path of other files.
 		path := filepath.Join(r.dir, entry)
 		if problem := ExplainUnreadable(r.bound, path); problem != "" && (isLink(path) || isWithin(r.bound, path)) {
 			return r.refuseEntry(entry, problem)
@@ -235,7 +236,7 @@ func isLink(path string) bool {
 	return err == nil && info.Mode()&os.ModeSymlink != 0
 }
 
-// entriesOf returns all paths of a kustomization.
+// entriesOf returns all paths in a kustomization.
 func entriesOf(k *types.Kustomization) []string {
 	out := slices.Concat(k.Resources, k.Bases, k.Components, k.Crds, k.Configurations) //nolint:staticcheck // read
 	for _, patch := range slices.Concat(k.Patches, k.PatchesJson6902) {                //nolint:staticcheck // read
@@ -278,9 +279,9 @@ func entriesOf(k *types.Kustomization) []string {
 	return out
 }
 
-// notLocal explains why an entry is not a local file; "" if it is. kustomize takes many entries for addresses of
-// repositories, and clones them with git: with a colon, a query, or the name of GitHub, also after a user. It does so
-// even if a folder of that name exists.
+// notLocal explains why an entry is not a local file, or returns "" if it is. kustomize clones many entries with git,
+// because it takes them for addresses of repositories. They have a colon, a query, or the name of GitHub, also after a
+// user. It does this even if a folder with this name exists.
 func notLocal(entry string) string {
 	lower := strings.ToLower(entry)
 	if user, rest, found := strings.Cut(lower, "@"); found && !strings.Contains(user, "/") {
@@ -297,7 +298,7 @@ func notLocal(entry string) string {
 	return ""
 }
 
-// refuseEntry returns the error of a key or an entry, with its line.
+// refuseEntry returns an error about a key or an entry, with its line.
 func (r *reader) refuseEntry(text, problem string) error {
 	where := r.file
 	if line := lineOf(&r.document, text); line > 0 {
@@ -307,7 +308,7 @@ func (r *reader) refuseEntry(text, problem string) error {
 	return errors.New(where + ": " + text + ": " + problem)
 }
 
-// lineOf finds the first key or text of a document containing a text.
+// lineOf returns the line of the first key or value containing a text.
 func lineOf(node *yaml.Node, text string) int {
 	if node.Kind == yaml.ScalarNode && strings.Contains(node.Value, text) {
 		return node.Line

@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestABuildDoesNothingForAStranger has kustomizations fetching, running or reading foreign things. Each is refused
-// with its line.
+// TestABuildDoesNothingForAStranger has kustomizations that fetch, run or read foreign things. Each is rejected with
+// its line.
 func TestABuildDoesNothingForAStranger(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ }))
@@ -99,8 +99,8 @@ func TestABuildDoesNothingForAStranger(t *testing.T) {
 	}
 }
 
-// TestAKustomizationThatIsALinkIsNotRead has a link instead of a kustomization: an error would show keys of the link's
-// target.
+// TestAKustomizationThatIsALinkIsNotRead has a link in place of a kustomization. An error would show keys in the target
+// of the link.
 func TestAKustomizationThatIsALinkIsNotRead(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret.yaml")
 	check.Error(t, os.WriteFile(outside, []byte("canary: 1\n"), 0o600), "")

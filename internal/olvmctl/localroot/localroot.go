@@ -1,4 +1,4 @@
-// Package localroot runs Terraform roots on this machine, for plans, bootstrap VMs and images.
+// Package localroot runs Terraform root modules on this machine, for plans, bootstrap VMs and images.
 package localroot
 
 import (
@@ -13,16 +13,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// Runner is an executor with its folder, for one command.
+// Runner is a Terraform executor with its folder, for one command.
 type Runner struct {
 	Executor *terraform.Executor
-	// Dir is a folder removed by Close.
+	// Dir is the folder. Close removes it.
 	Dir    string
 	remove func() error
 }
 
-// NewRunner finds an executor on PATH, or one built by olvmctl start, and creates a folder. The executor's provider
-// uses the sessions.
+// NewRunner finds an executor on PATH, or an executor built by olvmctl start, and creates a folder. The provider of the
+// executor uses the sessions.
 func NewRunner(ctx context.Context, sessions *engine.Sessions) (*Runner, error) {
 	tools, err := toolchain.NewEmbedded()
 	if err != nil {
@@ -46,7 +46,8 @@ func NewRunner(ctx context.Context, sessions *engine.Sessions) (*Runner, error) 
 	return &Runner{Executor: executor, Dir: dir, remove: remove}, nil
 }
 
-// AtEngine calls do with a session at an engine, and an executor whose provider shares it. Both end with the call.
+// AtEngine calls do with an engine session, and with an executor whose provider uses the same session. Both end when
+// AtEngine returns.
 func AtEngine(ctx context.Context, config engine.Config, do func(*engine.Client, *Runner) error) error {
 	sessions := &engine.Sessions{}
 	defer sessions.Close(context.WithoutCancel(ctx))

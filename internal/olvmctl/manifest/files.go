@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ListFiles returns the manifests of a file or a folder: all .yaml, .yml and .json files at any depth, by name. It
-// omits hidden folders and kustomizations, which are no objects. A folder without any is an error.
+// ListFiles returns the paths of the manifests in a file or a folder. They are all .yaml, .yml and .json files at any
+// depth, sorted by name. It omits hidden folders, and kustomizations, because these are not objects. If a folder has no
+// manifests, it returns an error.
 func ListFiles(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -49,10 +50,10 @@ func ListFiles(path string) ([]string, error) {
 	return files, nil
 }
 
-// maxSize limits the size of files: their author must not exhaust the reader's memory.
+// maxSize is the maximum size of a file. The author of a file must not exhaust the reader's memory.
 const maxSize = 64 << 20
 
-// ReadAll reads a stream to its end, up to a limit.
+// ReadAll reads a stream to its end. It returns an error if the stream exceeds the limit.
 func ReadAll(from io.Reader) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(from, maxSize+1))
 	if err == nil && len(content) > maxSize {
@@ -62,7 +63,7 @@ func ReadAll(from io.Reader) ([]byte, error) {
 	return content, err
 }
 
-// ReadFile reads a file. It returns an error for a very large one, or an endless device.
+// ReadFile reads a file. It returns an error for a very large file, or for a device without an end.
 func ReadFile(path string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -78,7 +79,7 @@ func ReadFile(path string) ([]byte, error) {
 	return content, nil
 }
 
-// ReadNamed reads a file named by another file. It must be a regular file, because a pipe may be endless.
+// ReadNamed reads a file that another file names. It must be a regular file, because a pipe may have no end.
 func ReadNamed(path string) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is no file", path)
@@ -87,7 +88,7 @@ func ReadNamed(path string) ([]byte, error) {
 	return ReadFile(path)
 }
 
-// ReadFiles reads all objects of a file or a folder.
+// ReadFiles reads all objects in a file or a folder.
 func ReadFiles(path string) ([]*unstructured.Unstructured, error) {
 	files, err := ListFiles(path)
 	if err != nil {

@@ -22,19 +22,19 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FieldOwner of fields applied and changed by olvmctl.
+// FieldOwner owns the fields that olvmctl applies and changes.
 const FieldOwner = client.FieldOwner("olvmctl")
 
-// ErrNoObject is the error for valid YAML or JSON other than a Kubernetes object.
+// ErrNoObject is returned for valid YAML or JSON that is not a Kubernetes object.
 var ErrNoObject = errors.New("an object")
 
-// noKind is an ErrNoObject with another text.
+// noKind is an ErrNoObject with a different text.
 type noKind struct{ error }
 
 func (noKind) Is(target error) bool { return target == ErrNoObject }
 
-// ForEach calls do for each object of a stream of YAML or JSON documents. Errors give the document's number, counted
-// from 1, and omit its content, because it may be secret.
+// ForEach calls do for each object in a stream of YAML or JSON documents. Errors give the number of the document,
+// starting from 1. They omit its content, because this may be secret.
 func ForEach(stream io.Reader, do func(*unstructured.Unstructured) error) error {
 	content, err := io.ReadAll(stream)
 	if err != nil {
@@ -55,7 +55,7 @@ func ForEach(stream io.Reader, do func(*unstructured.Unstructured) error) error 
 		}
 
 		if err == nil && (len(document) == 0 || string(document) == "null") {
-			continue // only comments
+			continue // the document has only comments
 		}
 
 		var object *unstructured.Unstructured
@@ -71,10 +71,11 @@ func ForEach(stream io.Reader, do func(*unstructured.Unstructured) error) error 
 	}
 }
 
-// plain matches YAML errors quoting at most a syntax character.
+// plain matches YAML errors that quote at most one syntax character.
 var plain = regexp.MustCompile(`yaml: (line [0-9]+: )?([a-z ,]|'[^a-zA-Z0-9]')+$`)
 
-// syntaxError returns a syntax error without the document's content. Errors of YAML and JSON may quote it.
+// syntaxError returns a syntax error that does not contain the content of the document. Errors from YAML and JSON
+// libraries may quote the content.
 func syntaxError(err error) error {
 	var inJSON utilyaml.JSONSyntaxError
 	switch {
@@ -91,7 +92,7 @@ func syntaxError(err error) error {
 	return errors.New("it is not valid YAML or JSON")
 }
 
-// decodeObject reads an object.
+// decodeObject decodes one object.
 func decodeObject(document []byte) (*unstructured.Unstructured, error) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(document, &fields) != nil {
@@ -113,7 +114,7 @@ func decodeObject(document []byte) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// Read reads all objects of a stream of YAML or JSON documents.
+// Read decodes all objects in a stream of YAML or JSON documents.
 func Read(content []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	err := ForEach(bytes.NewReader(content), func(object *unstructured.Unstructured) error {
@@ -124,7 +125,8 @@ func Read(content []byte) ([]*unstructured.Unstructured, error) {
 	return objects, err
 }
 
-// KindsFirst moves objects of some kinds to the front, in the order of the kinds. The others keep their order.
+// KindsFirst moves objects of the given kinds to the front, in the order of the kinds. The other objects keep their
+// order.
 func KindsFirst(objects []*unstructured.Unstructured, kinds ...string) {
 	rank := func(object *unstructured.Unstructured) int {
 		if at := slices.Index(kinds, object.GetKind()); at >= 0 {
@@ -158,15 +160,15 @@ func Write(out io.Writer, objects []*unstructured.Unstructured) error {
 	return nil
 }
 
-// ConflictError reports an object not applied because others have changed its fields.
+// ConflictError reports an object that was not applied, because others have changed its fields.
 type ConflictError struct {
-	// Object to apply.
+	// Object is this object.
 	Object *unstructured.Unstructured
 	Fields []ConflictField
 	err    error
 }
 
-// ConflictField is a field changed by another field manager. Its path has no leading dot.
+// ConflictField is a field changed by another field manager. Path has no leading dot.
 type ConflictField struct{ Path, Manager string }
 
 func (e *ConflictError) Error() string {
@@ -180,7 +182,7 @@ func (e *ConflictError) Error() string {
 
 func (e *ConflictError) Unwrap() error { return e.err }
 
-// managerIn finds the field manager in the message of a conflict.
+// managerIn matches the field manager in the message of a conflict.
 var managerIn = regexp.MustCompile(`^conflict with "([^"]+)"`)
 
 // overload is the wait between attempts to apply an object while the API server is too busy: 31 s in all.
@@ -213,7 +215,7 @@ func Apply(
 	return nil
 }
 
-// conflictsOf returns the fields named in a conflict error of the API server.
+// conflictsOf returns the fields named in the API server's conflict error.
 func conflictsOf(err error) []ConflictField {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestErrorsOfManifestsSayNothingOfTheirContent has documents with a password, each wrong in its own way.
+// TestErrorsOfManifestsSayNothingOfTheirContent has invalid documents with a password, each with a different mistake.
 func TestErrorsOfManifestsSayNothingOfTheirContent(t *testing.T) {
 	const good = "apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n---\n"
 	for name, test := range map[string]struct{ content, want string }{

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// DecodeText returns the content of a file without its byte order mark. For content other than UTF-8, it returns an
-// error with the encoding, as far as recognizable.
+// DecodeText returns the content of a file without a byte order mark. If the content is not UTF-8, it returns an error.
+// If possible, the error names the encoding.
 func DecodeText(content []byte) ([]byte, error) {
 	for _, known := range []struct{ begin, name string }{
 		{"\xff\xfe\x00\x00", "UTF-32"},
@@ -34,7 +34,7 @@ func DecodeText(content []byte) ([]byte, error) {
 	return bytes.TrimPrefix(content, []byte("\ufeff")), nil
 }
 
-// looksLikeUTF16 reports whether every other byte at the beginning is zero, as in UTF-16 without a mark.
+// looksLikeUTF16 reports whether every other byte at the beginning is zero, as in UTF-16 without a byte order mark.
 func looksLikeUTF16(content []byte) bool {
 	begin := content[:min(len(content), 64)]
 	var zeros [2]int

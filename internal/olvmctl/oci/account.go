@@ -1,4 +1,4 @@
-// Package oci prepares Oracle Cloud Infrastructure for Cluster API Provider OCI: it finds compartments by their paths,
+// Package oci prepares Oracle Cloud Infrastructure for Cluster API Provider OCI. It finds compartments by their paths,
 // and finds or imports images.
 package oci
 
@@ -17,17 +17,19 @@ import (
 // DefaultProfile is the default profile of the configuration.
 const DefaultProfile = "DEFAULT"
 
-// Account is the account for requests.
+// Account is the account used to sign requests.
 type Account struct {
-	// Tenancy and Region of the account.
+	// Tenancy is the OCID of the tenancy, and Region is the region.
 	Tenancy, Region string
-	// User, Fingerprint and Key sign requests; empty for an instance principal. Key is in PEM, without a passphrase.
+	// User, Fingerprint and Key sign requests. They are empty for an instance principal. Key is in PEM format, without
+	// a passphrase.
 	User, Fingerprint, Key string
 
 	provider common.ConfigurationProvider
 }
 
-// ConfigPath returns the configuration file of Oracle's command: the value of OCI_CONFIG_FILE, or else ~/.oci/config.
+// ConfigPath returns the path of the configuration of Oracle's command. It is the value of OCI_CONFIG_FILE, or else
+// ~/.oci/config.
 func ConfigPath() (string, error) {
 	if path := os.Getenv("OCI_CONFIG_FILE"); path != "" {
 		return path, nil
@@ -41,7 +43,7 @@ func ConfigPath() (string, error) {
 	return filepath.Join(home, ".oci", "config"), nil
 }
 
-// ReadAccount reads a profile of the configuration of Oracle's command.
+// ReadAccount reads an account from a profile in the configuration of Oracle's command.
 func ReadAccount(profile string) (*Account, error) {
 	path, err := ConfigPath()
 	if err != nil {
@@ -66,7 +68,7 @@ func ReadAccount(profile string) (*Account, error) {
 	return out, nil
 }
 
-// readFields sets the fields from the provider.
+// readFields sets the fields from the configuration provider.
 func (a *Account) readFields() (err error) {
 	var problems []error
 
@@ -87,7 +89,7 @@ func (a *Account) readFields() (err error) {
 		return err
 	}
 
-	if a.User == "" { // the manager would have neither after the end of the session
+	if a.User == "" { // the manager would have neither after the session ends
 		return errors.New("it has no user, but a session; name a profile with a user and an API key")
 	}
 
@@ -104,7 +106,7 @@ func (a *Account) readFields() (err error) {
 	return nil
 }
 
-// InstanceAccount returns the account of the instance running this program.
+// InstanceAccount returns the account of the instance that runs this program.
 func InstanceAccount() (*Account, error) {
 	provider, err := auth.InstancePrincipalConfigurationProvider()
 	if err != nil {

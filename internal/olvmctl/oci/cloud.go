@@ -14,12 +14,12 @@ import (
 	"github.com/oracle/oci-go-sdk/v65/workrequests"
 )
 
-// Endpoints are URLs of services replacing the region's; empty ones replace nothing.
+// Endpoints are URLs of services that replace the URLs of the region. An empty URL replaces nothing.
 type Endpoints struct {
 	Compute, Network, NetworkLoadBalancer, Identity, ObjectStorage, WorkRequests string
 }
 
-// Cloud is an account's view of a region.
+// Cloud accesses a region of OCI with an account.
 type Cloud struct {
 	tenancy  string
 	identity identity.IdentityClient
@@ -28,7 +28,7 @@ type Cloud struct {
 	work     workrequests.WorkRequestClient
 }
 
-// Connect creates the clients. It sends no request yet.
+// Connect returns a Cloud with its clients. It sends no requests.
 func Connect(account *Account, at Endpoints) (*Cloud, error) {
 	out := &Cloud{tenancy: account.Tenancy}
 	var problems [4]error
@@ -79,13 +79,13 @@ func explainError(err error) error {
 	return fmt.Errorf("OCI answers %d %s: %s", refused.GetHTTPStatusCode(), refused.GetCode(), refused.GetMessage())
 }
 
-// isNotFound reports whether OCI lacks the object, or hides it.
+// isNotFound reports whether OCI does not have the object, or hides it.
 func isNotFound(err error) bool {
 	refused, ok := common.IsServiceError(err)
 	return ok && refused.GetHTTPStatusCode() == 404
 }
 
-// FindCompartment returns the OCID of a compartment given by its OCID, or by its path from the tenancy.
+// FindCompartment returns the OCID of a compartment. name is its OCID, or its path in the tenancy.
 func (c *Cloud) FindCompartment(ctx context.Context, name string) (string, error) {
 	if strings.HasPrefix(name, "ocid1.") {
 		_, err := c.identity.GetCompartment(ctx, identity.GetCompartmentRequest{CompartmentId: &name})

@@ -13,17 +13,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// managerImage is the container image of the cloud controller manager. managerVersions are its versions known to be
-// published; each is for the Kubernetes of its minor version.
+// managerImage is the container image of the cloud controller manager. managerVersions are the versions known to be
+// published. Each is for the Kubernetes version with the same minor version.
 const managerImage = "ghcr.io/oracle/cloud-provider-oci:"
 
 var managerVersions = []string{"v1.30.0", "v1.32.0", "v1.33.1", "v1.34.0"}
 
 // ControllerManager configures the cloud controller manager of a cluster.
 type ControllerManager struct {
-	// Kubernetes is the version of the cluster.
+	// Kubernetes is the Kubernetes version of the cluster.
 	Kubernetes string
-	// Region, and OCIDs of the compartment, the network and the subnets of load balancers of Services.
+	// Region is the region. The other fields are the OCIDs of the compartment, of the network, and of the subnets for
+	// load balancers.
 	Region, Compartment, VCN string
 	Subnets                  []string
 }
@@ -31,14 +32,14 @@ type ControllerManager struct {
 //go:embed controllermanager.yaml
 var managerManifests []byte
 
-// Manifests returns its objects, to apply in the cluster itself.
+// Manifests returns the objects of the cloud controller manager, for the workload cluster.
 func (m ControllerManager) Manifests() ([]*unstructured.Unstructured, error) {
 	objects, err := manifest.Read(managerManifests)
 	if err != nil {
 		return nil, fmt.Errorf("the cloud controller manager: %w", err)
 	}
 
-	// It opens the ports of Services in the security lists of both subnets, and closes them again.
+	// The manager opens the ports of Services in the security lists of both subnets, and closes them again.
 	balancer := map[string]any{"securityListManagementMode": "All"}
 	for i, subnet := range m.Subnets {
 		balancer[fmt.Sprintf("subnet%d", i+1)] = subnet
@@ -72,7 +73,7 @@ func (m ControllerManager) Manifests() ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// setImage sets the DaemonSet's image to the version for the cluster.
+// setImage sets the image of the DaemonSet to the version for the cluster.
 func (m ControllerManager) setImage(object *unstructured.Unstructured) error {
 	path := []string{"spec", "template", "spec", "containers"}
 	containers, _, err := unstructured.NestedSlice(object.Object, path...)
@@ -85,7 +86,8 @@ func (m ControllerManager) setImage(object *unstructured.Unstructured) error {
 	return unstructured.SetNestedSlice(object.Object, containers, path...)
 }
 
-// managerVersion returns the newest version with a minor version up to Kubernetes'; the oldest if all are later.
+// managerVersion returns the newest version whose minor version is at most that of Kubernetes. If all are newer, it
+// returns the oldest.
 func managerVersion(kubernetes string) string {
 	wanted, err := semver.ParseTolerant(kubernetes)
 	if err != nil {

@@ -25,29 +25,29 @@ import (
 )
 
 const (
-	// imageName is the display name of images. architectureTag and kubernetesTag tell their purpose, like Oracle's
-	// command.
+	// imageName is the display name of images. architectureTag and kubernetesTag tell what an image is for, as in
+	// Oracle's command.
 	imageName       = "ock"
 	architectureTag = "ocne/architecture"
 	kubernetesTag   = "ocne/kubernetes"
-	// importingTag marks unfinished images. Its value is the source object, as BUCKET/OBJECT.
+	// importingTag marks images whose import has not finished. Its value is the source object as BUCKET/OBJECT.
 	importingTag = "olvmctl/importing"
-	// partSize is the size of the parts of uploads.
+	// partSize is the size of each part of an upload.
 	partSize = 32 << 20
-	// The interval of checking imports grows from firstPoll to lastPoll.
+	// The interval between checks of an import grows from firstPoll to lastPoll.
 	firstPoll = 500 * time.Millisecond
 	lastPoll  = 10 * time.Second
-	// firmware is the capability defining the boot method of images; ARM machines support only one.
+	// firmware is the capability that defines the boot method of an image. ARM machines support only one method.
 	firmware, uefi = "Compute.Firmware", "UEFI_64"
 )
 
-// ARM is the architecture of shapes with Ampere processors; AMD64 is the architecture of all others.
+// ARM is the architecture of shapes with Ampere processors. AMD64 is the architecture of all other shapes.
 const (
 	ARM   = "arm64"
 	AMD64 = "amd64"
 )
 
-// armShapes are the shapes for ARM images.
+// armShapes are the shapes that need ARM images.
 var armShapes = []string{"VM.Standard.A1.Flex", "VM.Standard.A2.Flex"}
 
 // ArchitectureOf returns the architecture of a shape.
@@ -61,9 +61,9 @@ func ArchitectureOf(shape string) string {
 
 // Wanted describes a wanted image.
 type Wanted struct {
-	// Compartment is its OCID.
+	// Compartment is the OCID of its compartment.
 	Compartment string
-	// Architecture is ARM or AMD64. Kubernetes is the version in the image, such as 1.33.5.
+	// Architecture is ARM or AMD64. Kubernetes is the Kubernetes version in the image, such as 1.33.5.
 	Architecture, Kubernetes string
 }
 
@@ -71,7 +71,8 @@ func (w Wanted) String() string {
 	return fmt.Sprintf("an image with %s=%s and %s=%s", architectureTag, w.Architecture, kubernetesTag, w.Kubernetes)
 }
 
-// matchesImage reports whether an image is wanted. A version without a patch in its tag matches any patch.
+// matchesImage reports whether an image is a wanted image. If the version in its tag has no patch version, it matches
+// any patch version.
 func (w Wanted) matchesImage(image *core.Image) bool {
 	minor := w.Kubernetes
 	if parts := strings.Split(w.Kubernetes, "."); len(parts) > 2 {
@@ -83,7 +84,7 @@ func (w Wanted) matchesImage(image *core.Image) bool {
 	return image.FreeformTags[architectureTag] == w.Architecture && (has == w.Kubernetes || has == minor)
 }
 
-// FindImage returns the newest wanted image among usable and importing ones; nil if there is none.
+// FindImage returns the newest wanted image that is usable or being imported, or nil if there is none.
 func (c *Cloud) FindImage(ctx context.Context, w Wanted) (*core.Image, error) {
 	var found []core.Image
 	request := core.ListImagesRequest{CompartmentId: &w.Compartment}
@@ -138,14 +139,14 @@ func IsUnfinished(image *core.Image) bool {
 // Import describes an import of an image.
 type Import struct {
 	Wanted
-	// File is a qcow2 disk, uploaded to Bucket. The bucket is created if necessary.
+	// File is the qcow2 disk to upload to Bucket. If the bucket does not exist, it is created.
 	File, Bucket string
-	// Uploaded and Imported report progress, Imported in percent.
+	// Uploaded and Imported receive the progress. The progress of Imported is in percent.
 	Uploaded func(done, total int64)
 	Imported func(percent int)
 }
 
-// CheckFile returns an error for an unusable file.
+// CheckFile returns an error if the file cannot be imported.
 func (i Import) CheckFile() error {
 	file, err := os.Open(i.File)
 	if err != nil {
@@ -171,8 +172,8 @@ func (i Import) CheckFile() error {
 	return nil
 }
 
-// ImportImage uploads and imports an image, and returns its OCID as soon as it is usable. An interrupted import
-// resumes: a file already in the bucket is not uploaded again, and FinishImage completes a started import.
+// ImportImage uploads and imports an image. It returns the OCID once the image is usable. An interrupted import
+// continues: a file in the bucket is not uploaded again, and FinishImage completes an import that has started.
 func (c *Cloud) ImportImage(ctx context.Context, i Import) (string, error) {
 	space, object, err := c.uploadImage(ctx, i)
 	if err != nil {
@@ -206,7 +207,7 @@ func (c *Cloud) ImportImage(ctx context.Context, i Import) (string, error) {
 	return *made.Id, c.FinishImage(ctx, &made.Image, i.Imported)
 }
 
-// FinishImage waits until an image is imported, makes it usable, and removes its source.
+// FinishImage waits until an image is imported, makes it usable, and removes the uploaded file.
 func (c *Cloud) FinishImage(ctx context.Context, image *core.Image, imported func(percent int)) error {
 	if err := c.awaitImage(ctx, image, imported); err != nil {
 		return err
@@ -246,7 +247,7 @@ func (c *Cloud) FinishImage(ctx context.Context, image *core.Image, imported fun
 	return nil
 }
 
-// uploadImage uploads the file to the bucket, under a name derived from its content.
+// uploadImage uploads the file to the bucket. It derives the name of the object from the content.
 func (c *Cloud) uploadImage(ctx context.Context, i Import) (space, object string, err error) {
 	sum, size, err := sumOf(i.File)
 	if err != nil {
@@ -270,7 +271,7 @@ func (c *Cloud) uploadImage(ctx context.Context, i Import) (space, object string
 		return space, object, nil
 	}
 
-	// The SDK limits a whole request to a minute, too short for large parts; the context ends them, too.
+	// The SDK limits a request to one minute, and large parts need more. The context can end them, too.
 	storage := c.storage
 	storage.HTTPClient = &http.Client{}
 
@@ -299,7 +300,7 @@ func (c *Cloud) uploadImage(ctx context.Context, i Import) (space, object string
 	return space, object, err
 }
 
-// counter reports upload progress, for parts ending concurrently.
+// counter reports the progress of an upload whose parts end concurrently.
 type counter struct {
 	mu         sync.Mutex
 	done, size int64
@@ -317,14 +318,14 @@ func (c *counter) addBytes(more int64) {
 	}
 }
 
-// stopReporting silences it, because the SDK may report a part after the end of the upload.
+// stopReporting stops all reports, because the SDK may report a part after the end of the upload.
 func (c *counter) stopReporting() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
 }
 
-// fetchNamespace returns the namespace of the tenancy's objects.
+// fetchNamespace returns the object storage namespace of the tenancy.
 func (c *Cloud) fetchNamespace(ctx context.Context) (string, error) {
 	found, err := c.storage.GetNamespace(ctx, objectstorage.GetNamespaceRequest{})
 	if err != nil {
@@ -348,7 +349,7 @@ func (c *Cloud) ensureBucket(ctx context.Context, space string, i Import) error 
 	return err
 }
 
-// sumOf returns the checksum of a file, and its size.
+// sumOf returns the checksum and the size of a file.
 func sumOf(path string) (sum []byte, size int64, err error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -362,7 +363,7 @@ func sumOf(path string) (sum []byte, size int64, err error) {
 	return hash.Sum(nil), size, err
 }
 
-// awaitImage waits until an image is imported. If the import fails, it returns the work request's error.
+// awaitImage waits until an image is imported. If the import fails, it returns the error of the work request.
 func (c *Cloud) awaitImage(ctx context.Context, image *core.Image, imported func(percent int)) error {
 	for pause := firstPoll; ; pause = min(2*pause, lastPoll) {
 		found, err := c.compute.GetImage(ctx, core.GetImageRequest{ImageId: image.Id})
@@ -390,7 +391,7 @@ func (c *Cloud) awaitImage(ctx context.Context, image *core.Image, imported func
 	}
 }
 
-// fetchProgress returns the progress of an image's import; the error explains a failure.
+// fetchProgress returns the progress of an image's import. If the import has failed, the error tells why.
 func (c *Cloud) fetchProgress(ctx context.Context, image *core.Image) (percent int, err error) {
 	list, err := c.work.ListWorkRequests(ctx, workrequests.ListWorkRequestsRequest{
 		CompartmentId: image.CompartmentId, ResourceId: image.Id,
@@ -423,7 +424,7 @@ func (c *Cloud) fetchProgress(ctx context.Context, image *core.Image) (percent i
 	return percent, nil
 }
 
-// offerToShapes makes an ARM image usable with the ARM shapes, and sets their boot method. It is idempotent.
+// offerToShapes makes an ARM image usable with ARM shapes, and sets its boot method. It is idempotent.
 func (c *Cloud) offerToShapes(ctx context.Context, image *core.Image) error {
 	if image.FreeformTags[architectureTag] != ARM {
 		return nil

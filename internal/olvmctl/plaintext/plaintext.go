@@ -1,4 +1,4 @@
-// Package plaintext makes text of strangers safe for terminals and reports.
+// Package plaintext makes text from strangers safe for terminals and reports.
 package plaintext
 
 import (
@@ -6,17 +6,17 @@ import (
 	"unicode"
 )
 
-// OneLine returns a text without line breaks and other characters controlling a terminal, or invisible to a reader. A
-// text of manifests, or of an engine, thus cannot forge a line of a report.
+// OneLine returns a text without line breaks, and without characters that control a terminal or are invisible. A text
+// from manifests or from an engine can therefore not forge a line in a report.
 func OneLine(text string) string { return Printable(strings.ReplaceAll(text, "\n", " ")) }
 
-// unseen are characters reordering others, or invisible to a reader. The empty Braille pattern is in none of these
-// tables.
+// unseen are the characters that reorder other characters, or are invisible. The empty Braille pattern is in none of
+// these tables.
 var unseen = []*unicode.RangeTable{unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Variation_Selector,
 	unicode.Other_Default_Ignorable_Code_Point}
 
-// Printable replaces characters controlling a terminal, reordering others or invisible to a reader. Tabs and line
-// breaks stay.
+// Printable replaces characters that control a terminal, reorder other characters or are invisible. It keeps tabs and
+// line breaks.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {

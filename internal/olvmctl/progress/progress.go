@@ -1,5 +1,5 @@
-// Package progress shows the progress of a long command to a user: a line for each step, and the reasons for waiting
-// below it.
+// Package progress shows the user the progress of a long command. It writes a line for each step, and below it the
+// reasons for waiting.
 package progress
 
 import (
@@ -15,34 +15,34 @@ import (
 )
 
 const (
-	// PollInterval is how often Wait repeats its check.
+	// PollInterval is the interval at which WaitFor repeats its check.
 	PollInterval = time.Second
-	// reminderInterval is the interval of repeating the reason for a wait without news.
+	// reminderInterval is the interval at which an unchanged reason for waiting is printed again.
 	reminderInterval = 10 * time.Second
-	// finalAfter is the time an error must stay final before Wait gives up, because recent writes take effect with a
+	// finalAfter is how long an error must stay final before WaitFor gives up, because recent writes take effect with a
 	// delay.
 	finalAfter = 90 * time.Second
-	// maxNews limits the bytes of an error shown during a wait.
+	// maxNews is the maximum number of bytes shown of an error during a wait.
 	maxNews = 200
 )
 
-// ErrInterrupted is the error of an operation interrupted by the user.
+// ErrInterrupted is returned if the user has interrupted an operation.
 var ErrInterrupted = errors.New("interrupted")
 
-// Display writes the steps of one command.
+// Display shows the steps of one command.
 type Display struct {
 	out io.Writer
 	mu  sync.Mutex
-	// open reports whether the step's line is still incomplete.
+	// open reports whether the line of the current step is incomplete.
 	open bool
 	// said is the time of the last output.
 	said time.Time
 }
 
-// NewDisplay returns a display writing to out.
+// NewDisplay returns a display that writes to out.
 func NewDisplay(out io.Writer) *Display { return &Display{out: out} }
 
-// RunStep runs a step, and writes its name and its result.
+// RunStep runs a step, and prints its name and its result.
 func (d *Display) RunStep(name string, run func() error) error {
 	begin := time.Now()
 	d.mu.Lock()
@@ -69,7 +69,7 @@ func (d *Display) RunStep(name string, run func() error) error {
 	return err
 }
 
-// RunQuietly runs a step without a line of its own. After a while without output, it reports that the step continues,
+// RunQuietly runs a step without a line of its own. After some time without output, it prints that the step continues,
 // because a silent command seems to hang.
 func (d *Display) RunQuietly(name string, run func() error) error {
 	ended, done := make(chan struct{}), make(chan struct{})
@@ -103,7 +103,7 @@ func (d *Display) RunQuietly(name string, run func() error) error {
 	return run()
 }
 
-// reportStillRunning reports that a step continues, unless there was output meanwhile.
+// reportStillRunning prints that a step continues, unless there was other output meanwhile.
 func (d *Display) reportStillRunning(name string, begin time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -113,20 +113,20 @@ func (d *Display) reportStillRunning(name string, begin time.Time) {
 	}
 }
 
-// writeText writes unchanged text; d.mu is held.
+// writeText writes a text without changes. The caller must hold d.mu.
 func (d *Display) writeText(format string, args ...any) {
 	_, _ = fmt.Fprintf(d.out, format, args...)
 	d.said = time.Now()
 }
 
-// PrintLine writes a line below the step.
+// PrintLine prints a line below the step.
 func (d *Display) PrintLine(format string, args ...any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.printLine(format, args...)
 }
 
-// printLine is Say with d.mu held.
+// printLine is PrintLine for a caller that holds d.mu.
 func (d *Display) printLine(format string, args ...any) {
 	if d.open {
 		d.writeText("\n")
@@ -136,7 +136,7 @@ func (d *Display) printLine(format string, args ...any) {
 	d.writeText("  "+format+"\n", args...)
 }
 
-// Write implements io.Writer. It says each line of the text.
+// Write implements io.Writer. It prints each line of the text.
 func (d *Display) Write(text []byte) (int, error) {
 	for line := range strings.SplitSeq(strings.TrimRight(string(text), "\n"), "\n") {
 		d.PrintLine("%s", line)
@@ -145,17 +145,18 @@ func (d *Display) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// finalError stops Wait if it persists.
+// finalError ends WaitFor if the error persists.
 type finalError struct{ error }
 
 func (e *finalError) Unwrap() error { return e.error }
 
-// MarkFinal marks an error of a check as not fixable by waiting: Wait returns it if it persists.
+// MarkFinal marks an error of a check as final, because waiting does not help: WaitFor returns the error if it
+// persists.
 func MarkFinal(err error) error { return &finalError{err} }
 
 // WaitFor repeats a check until it succeeds. It treats errors of the check, including network errors, as reasons for
-// waiting, and prints each new one. After the timeout, after an interrupt, or if an error stays final, it returns the
-// last error.
+// waiting, and prints each new reason. After the timeout, after an interrupt, or if an error stays final, it returns
+// the last error.
 func (d *Display) WaitFor(ctx context.Context, timeout time.Duration, check func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -178,7 +179,7 @@ func (d *Display) WaitFor(ctx context.Context, timeout time.Duration, check func
 
 		select {
 		case <-limited.Done():
-			if w.last == "" { // the first check took all the time
+			if w.last == "" { // the first check has taken all of the time
 				w.last = err.Error()
 			}
 
@@ -192,18 +193,18 @@ func (d *Display) WaitFor(ctx context.Context, timeout time.Duration, check func
 	}
 }
 
-// wait is a Wait in progress.
+// wait is a running WaitFor.
 type wait struct {
 	display *Display
 	begin   time.Time
-	// last is the last error of the check, and said the time of printing it.
+	// last is the last error of the check, and said is the time when it was printed.
 	last string
 	said time.Time
-	// finalSince is the time since the last error is final; zero if it is not.
+	// finalSince is the time since which the last error is final. It is zero if the error is not final.
 	finalSince time.Time
 }
 
-// recordError takes an error of the check, and prints it if it is new, or was not printed for a while.
+// recordError records an error of the check. It prints the error if it is new, or was not printed for some time.
 func (w *wait) recordError(err error) {
 	text := err.Error()
 	isNew := text != w.last
@@ -223,12 +224,12 @@ func (w *wait) recordError(err error) {
 	}
 }
 
-// isFinal reports whether the last error is final, and has stayed.
+// isFinal reports whether the last error is final, and has been final long enough.
 func (w *wait) isFinal() bool {
 	return !w.finalSince.IsZero() && time.Since(w.finalSince) >= finalAfter
 }
 
-// shortenLine shortens a text to one line; the error of Wait has the full text.
+// shortenLine shortens a text to one line. The error returned by WaitFor has the full text.
 func shortenLine(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) <= maxNews {

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/term"
 )
 
-// TransferProgress shows progress in bytes: a bar on a terminal, and a line for each tenth elsewhere.
+// TransferProgress returns a function to show progress in bytes. On a terminal it shows a bar, and elsewhere a line for
+// each tenth.
 func TransferProgress(out io.Writer, what string) func(done, total int64) {
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		return newBar(file, what)

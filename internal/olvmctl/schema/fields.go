@@ -1,5 +1,5 @@
-// Package schema predicts an API server's verdict on manifests, without one: unknown fields, and the schemas and rules
-// of this release's CRDs.
+// Package schema predicts how an API server would judge manifests, without asking one. It checks for unknown fields,
+// and checks the schemas and rules in this release's CRDs.
 package schema
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 )
 
-// types are the Go types of the kinds used by plans. Other versions of the kinds have other fields.
+// types are the Go types of the kinds used in plans. Other versions of these kinds have other fields.
 var types = map[schema.GroupVersionKind]reflect.Type{
 	clusterv1.GroupVersion.WithKind("Cluster"):                  reflect.TypeFor[clusterv1.Cluster](),
 	clusterv1.GroupVersion.WithKind("MachineDeployment"):        reflect.TypeFor[clusterv1.MachineDeployment](),
@@ -41,16 +41,16 @@ var types = map[schema.GroupVersionKind]reflect.Type{
 	infrav1.GroupVersion.WithKind("OLVMMachineTemplate"):        reflect.TypeFor[infrav1.OLVMMachineTemplate](),
 }
 
-// Kinds returns the kinds used by plans, each in its current version.
+// Kinds returns the kinds used in plans, each in its current version.
 func Kinds() []schema.GroupVersionKind { return slices.Collect(maps.Keys(types)) }
 
 // Problem is an error in an object.
 type Problem struct {
-	// Line of the file; 0 if unknown.
+	// Line is the line in the file, or 0 if unknown.
 	Line int
-	// Path of the field.
+	// Path is the path of the field.
 	Path string
-	// Message has the error and the remedy.
+	// Message describes the error and its remedy.
 	Message string
 }
 
@@ -62,8 +62,8 @@ func (p Problem) String() string {
 	return p.Path + ": " + p.Message
 }
 
-// UnknownFields returns the fields of an object unknown to its kind. An API server drops them, or refuses the object.
-// node is the object as written; nil if unknown.
+// UnknownFields returns the fields of an object that its kind does not have. An API server would drop these fields, or
+// reject the object. node is the object as written in the file, or nil if unknown.
 func UnknownFields(object *unstructured.Unstructured, node *yaml.Node) []Problem {
 	known, found := types[object.GroupVersionKind()]
 	if !found {
@@ -134,7 +134,7 @@ func readsItself(t reflect.Type) bool {
 		t == reflect.TypeFor[metav1.FieldsV1]()
 }
 
-// fieldsOf returns the fields of a struct by their JSON names.
+// fieldsOf returns the types of a struct's fields by their JSON names.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	out := map[string]reflect.Type{}
 
@@ -152,7 +152,7 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	return out
 }
 
-// fieldOf returns the line of a key, and its value.
+// fieldOf returns the line and the value of a key.
 func fieldOf(node *yaml.Node, key string) (int, *yaml.Node) {
 	if node == nil || node.Kind != yaml.MappingNode {
 		return 0, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/refused"
 )
 
-// TestAPlanRefusesWhatAnAPIServerRefuses has the values used by the controllers' tests of an API server. Each is found
-// by its field and its line.
+// TestAPlanRefusesWhatAnAPIServerRefuses has the values that the controllers' tests use with an API server. The plan
+// must find each of them by its field and its line.
 func TestAPlanRefusesWhatAnAPIServerRefuses(t *testing.T) {
 	for _, value := range refused.Values {
 		t.Run(value.Name(), func(t *testing.T) {

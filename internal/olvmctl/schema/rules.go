@@ -35,7 +35,7 @@ type rules struct {
 // CRDs are the rules of CustomResourceDefinitions, by group, version and kind.
 type CRDs map[string]*rules
 
-// ofRelease are the rules of the CRDs of this release.
+// ofRelease returns the rules of the CRDs in this release.
 var ofRelease = sync.OnceValues(func() (CRDs, error) {
 	files, err := fs.Glob(config.Files, "crd/bases/*.yaml")
 	if err != nil {
@@ -102,9 +102,9 @@ func rulesOf(props *apiextensionsv1.JSONSchemaProps) (*rules, error) {
 	return &rules{structural, fields, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// FindViolations returns an object's violations of CRDs, also compared with the object to replace, nil for none. live
-// are a management cluster's CRDs; this release's CRDs replace missing ones. Third-party kinds have no rules in these,
-// except against an even number of control plane machines, refused by their webhook.
+// FindViolations returns the violations of CRDs by an object. old is the object to be replaced, or nil. live are the
+// CRDs of a management cluster. The CRDs of this release replace missing ones. They have no rules for third-party
+// kinds. One exception is an even number of control plane machines, because a webhook rejects it.
 func FindViolations(
 	ctx context.Context, live CRDs, object, old *unstructured.Unstructured, node *yaml.Node,
 ) ([]Problem, error) {
@@ -129,7 +129,7 @@ func FindViolations(
 	return out, nil
 }
 
-// findViolations returns the rules violated by an object.
+// findViolations returns the violations of the rules by an object.
 func (r *rules) findViolations(ctx context.Context, object, old *unstructured.Unstructured, node *yaml.Node) []Problem {
 	wanted := object.DeepCopy().Object
 	defaulting.Default(wanted, r.structural)
@@ -149,7 +149,7 @@ func (r *rules) findViolations(ctx context.Context, object, old *unstructured.Un
 	return problemsOf(errs, node)
 }
 
-// unknownFields returns the fields of an object missing from its kind in the management cluster.
+// unknownFields returns the fields of an object that its kind in the management cluster does not have.
 func (r *rules) unknownFields(object *unstructured.Unstructured, node *yaml.Node) []Problem {
 	var out []Problem
 
@@ -179,8 +179,8 @@ func problemsOf(errs field.ErrorList, node *yaml.Node) []Problem {
 	return out
 }
 
-// evenControlPlane refuses an even number of control plane machines with etcd. They tolerate no more failures than one
-// machine fewer.
+// evenControlPlane rejects an even number of control plane machines with etcd. Such a control plane tolerates no more
+// failures than one with one machine less.
 func evenControlPlane(object *unstructured.Unstructured, node *yaml.Node) []Problem {
 	if object.GetKind() != "KubeadmControlPlane" {
 		return nil
@@ -198,7 +198,7 @@ func evenControlPlane(object *unstructured.Unstructured, node *yaml.Node) []Prob
 		"%d is even, and etcd needs an odd number of machines; write %d or %d", replicas, replicas-1, replicas+1)}}
 }
 
-// WithDefaults returns an object with the defaults of this release's CRDs, like an API server.
+// WithDefaults returns an object with the defaults in this release's CRDs, as an API server would.
 func WithDefaults(object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	all, err := ofRelease()
 	if err != nil {

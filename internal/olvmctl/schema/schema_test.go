@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// TestTheSamplesHaveNothingWrong reads all samples, and expects no problems in them.
+// TestTheSamplesHaveNothingWrong reads all samples, and expects no problems.
 func TestTheSamplesHaveNothingWrong(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(testenv.Toolchain(t).Root(), "config", "samples", "*.yaml"))
 	check.Error(t, err, "")

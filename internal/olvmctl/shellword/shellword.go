@@ -1,4 +1,4 @@
-// Package shellword quotes words in commands for users to copy into a shell.
+// Package shellword quotes words in commands that users copy to a shell.
 package shellword
 
 import (
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// plain matches words not needing quotes in a shell.
+// plain matches words that need no quotes in a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,-]+$`)
 
 // QuoteWord quotes a word for a shell, if necessary.

@@ -1,4 +1,5 @@
-// Package source reads manifests like a GitOps tool: files, folders with a kustomization, and standard input.
+// Package source reads manifests as a GitOps tool does: from files, from folders with a kustomization, and from
+// standard input.
 package source
 
 import (
@@ -19,15 +20,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
-// Options configure the reading of manifests.
+// Options configure how to read manifests.
 type Options struct {
 	// Kustomizations are folders that must have a kustomization.
 	Kustomizations []string
-	// Variables are the values of Flux's substitutions; nil substitutes nothing.
+	// Variables are the values for Flux's substitution of variables. If nil, nothing is replaced.
 	Variables map[string]string
-	// MayBeEmpty accepts a folder without manifests, such as after the deletion of the last one.
+	// MayBeEmpty accepts a folder without manifests, for example after its last manifest was deleted.
 	MayBeEmpty bool
-	// Note receives notes for users about the reading of manifests; nil for none.
+	// Note receives notes for users about how manifests were read. If nil, the notes are discarded.
 	Note func(string)
 }
 
@@ -36,13 +37,13 @@ type Object struct {
 	*unstructured.Unstructured
 	// From is the name of its file or kustomization.
 	From string
-	// Node is the document as written, with its lines; nil if unknown.
+	// Node is the document as written, with its lines, or nil if unknown.
 	Node *yaml.Node
 
-	depth int // of enclosing Lists
+	depth int // number of enclosing Lists
 }
 
-// DescribeSource describes the source of an object to users.
+// DescribeSource describes where an object comes from.
 func (o Object) DescribeSource() string {
 	if o.Node == nil || o.Node.Line == 0 {
 		return o.From
@@ -55,13 +56,13 @@ func (o Object) DescribeSource() string {
 type reader struct {
 	Options
 	out []Object
-	// variables not replaced, in their order.
+	// variables are the variables without a value, in the order of their use.
 	variables []string
 }
 
-// Read reads manifests: files, folders, or "-" for standard input. It builds a folder with a kustomization.yaml like
-// kubectl kustomize. In other folders, it reads all .yaml, .yml and .json files at any depth, and skips files without
-// objects, with a note. It unfolds Lists.
+// Read reads manifests from files, folders, or "-" for standard input. For a folder with a kustomization.yaml, it
+// builds the kustomization as kubectl kustomize does. In other folders, it reads all .yaml, .yml and .json files at any
+// depth. It skips files without objects, and adds a note. It replaces Lists by their items.
 func Read(paths []string, stdin io.Reader, options Options) ([]Object, error) {
 	r := &reader{Options: options}
 	if r.Note == nil {
@@ -130,8 +131,8 @@ func (r *reader) readPath(path string, stdin io.Reader) error {
 	return r.addDocuments(path, content)
 }
 
-// CheckPath refuses a path leading out of its git repository. Writers of the repository choose its content, and must
-// not make us read the user's files.
+// CheckPath rejects a path that leads out of its git repository. Others may write to the repository, and must not make
+// olvmctl read files of the user.
 func CheckPath(path string) error {
 	bound, err := boundOf(path)
 	if err != nil || bound == "" {
@@ -145,7 +146,7 @@ func CheckPath(path string) error {
 	return nil
 }
 
-// boundOf returns the repository of a path, as written; "" for none.
+// boundOf returns the repository of a path in the form of the path, or "" if there is none.
 func boundOf(path string) (string, error) {
 	absolute, err := filepath.Abs(path)
 	if err != nil {
@@ -164,7 +165,7 @@ func boundOf(path string) (string, error) {
 	return repository, nil
 }
 
-// readFolder reads a folder: its top-level kustomizations, and files outside all of them.
+// readFolder reads a folder: its top-level kustomizations, and the files outside of them.
 func (r *reader) readFolder(dir string) error {
 	built, err := r.kustomizationsBelow(dir)
 	if err != nil {
@@ -222,7 +223,7 @@ func (r *reader) readFolder(dir string) error {
 	return nil
 }
 
-// findKustomizations returns the folders below dir with a kustomization.
+// findKustomizations returns the folders with a kustomization below dir.
 func (r *reader) findKustomizations(dir string) []string {
 	var out []string
 
@@ -242,8 +243,8 @@ func (r *reader) findKustomizations(dir string) []string {
 	return out
 }
 
-// kustomizationsBelow returns the top-level kustomizations: no other one builds upon them. It omits components, because
-// they are parts of others, and never built by themselves.
+// kustomizationsBelow returns the top-level kustomizations. No other kustomization builds upon them. It omits
+// components, because they are parts of other kustomizations, and are never built alone.
 func (r *reader) kustomizationsBelow(dir string) ([]string, error) {
 	all := r.findKustomizations(dir)
 	var used []string
@@ -289,7 +290,7 @@ func (r *reader) addKustomization(dir string) error {
 	return r.addDocuments(kustomization.Find(dir), content)
 }
 
-// addFile adds the objects of a file in a folder. The folder may also contain other YAML.
+// addFile adds the objects in a file of a folder. The folder may also contain YAML files without objects.
 func (r *reader) addFile(path string) error {
 	content, err := manifest.ReadFile(path)
 	if err != nil {
@@ -307,7 +308,7 @@ func (r *reader) addFile(path string) error {
 	return err
 }
 
-// hasObject reports whether any document is an object.
+// hasObject reports whether any of the documents is an object.
 func hasObject(content []byte) bool {
 	for _, document := range bytes.Split(content, []byte("\n---")) {
 		if objects, err := manifest.Read(append([]byte("---"), document...)); err == nil && len(objects) > 0 {
@@ -318,11 +319,11 @@ func hasObject(content []byte) bool {
 	return false
 }
 
-// addDocuments adds the objects of a stream of documents.
+// addDocuments adds the objects in a stream of documents.
 func (r *reader) addDocuments(from string, content []byte) error {
 	nodes := nodesOf(content)
 	if strings.HasPrefix(filepath.Base(from), "kustomization") || filepath.Base(from) == "Kustomization" {
-		nodes = nil // the lines of a build are in no file
+		nodes = nil // the lines of a build are not in a file
 	}
 
 	for _, node := range nodes {
@@ -347,7 +348,7 @@ func (r *reader) addDocuments(from string, content []byte) error {
 	return nil
 }
 
-// nodesOf returns the nonempty documents of a YAML stream. A build has no lines for users to look up.
+// nodesOf returns the nonempty documents of a YAML stream. The lines of a build are useless to users.
 func nodesOf(content []byte) []*yaml.Node {
 	var out []*yaml.Node
 
@@ -363,7 +364,7 @@ func nodesOf(content []byte) []*yaml.Node {
 	}
 }
 
-// repeatedKey returns a duplicate key of a mapping, with the line of its second occurrence; "" if there is none.
+// repeatedKey returns a duplicate key in a mapping, with the line of its second occurrence, or "" if there is none.
 func repeatedKey(node *yaml.Node) (key string, line int) {
 	seen := map[string]bool{}
 
@@ -384,10 +385,10 @@ func repeatedKey(node *yaml.Node) (key string, line int) {
 	return "", 0
 }
 
-// maxDepth limits the nesting of Lists.
+// maxDepth is the maximum depth of nested Lists.
 const maxDepth = 10
 
-// checkList refuses a pseudo-List: it or its items would be ignored.
+// checkList rejects a false List, because tools would ignore it or its items.
 func checkList(list Object) error {
 	if !strings.HasSuffix(list.GetKind(), "List") {
 		return fmt.Errorf("%s: %s has items, which only a List has; remove them", list.DescribeSource(), list.GetKind())

@@ -28,7 +28,7 @@ func write(t *testing.T, files map[string]string) string {
 const deployment = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\n" +
 	"metadata: {name: md, namespace: ns}\nspec: {replicas: 1, template: {spec: {version: '${VERSION}'}}}\n"
 
-// read returns the replicas of the MachineDeployments of a folder, and the notes.
+// read returns the replicas of the MachineDeployments in a folder, and the notes.
 func read(t *testing.T, dir string, options Options) (replicas []int64, notes string, err error) {
 	t.Helper()
 
@@ -214,8 +214,8 @@ func TestVariablesOfFlux(t *testing.T) {
 	check.Length(t, "an object that Flux leaves as it is", objects, 1)
 }
 
-// TestALinkReachesNoFileOfTheUser has links in a folder, and in place of named files. With them, writers of a
-// repository would make us read other files: a Secret, git's token, or an endless one.
+// TestALinkReachesNoFileOfTheUser has links in a folder, and links in place of named files. With such links, writers of
+// a repository could make olvmctl read other files: a Secret, a token of git, or a file without an end.
 func TestALinkReachesNoFileOfTheUser(t *testing.T) {
 	for name, test := range map[string]struct{ link, to, read, want string }{
 		"a file of the user":          {"repository/clusters/a.yaml", "OUTSIDE/secret.yaml", "clusters", "leads out of "},
@@ -242,7 +242,7 @@ func TestALinkReachesNoFileOfTheUser(t *testing.T) {
 	}
 }
 
-// TestWhatToolsReadDifferentlyIsRefused has manifests applied differently by another tool.
+// TestWhatToolsReadDifferentlyIsRefused has manifests that another tool would apply differently.
 func TestWhatToolsReadDifferentlyIsRefused(t *testing.T) {
 	const md = "{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineDeployment, metadata: {name: md}, spec: {replicas: 1}}"
 

@@ -12,17 +12,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ofProvider are the variables filled in by the controllers, as written by users.
+// ofProvider are the variables replaced by the controllers, as users write them.
 var ofProvider = []string{"${KUBERNETES_VERSION}"}
 
-// variable matches a Flux substitution, or an escaped one: ${NAME}, ${NAME:=default}, $${NAME}.
+// variable matches a Flux variable, or an escaped one: ${NAME}, ${NAME:=default}, $${NAME}.
 var variable = regexp.MustCompile(`\$?\$\{([A-Za-z_][A-Za-z0-9_]*)(:?[-=+?][^}]*)?\}`)
 
-// disabled is the label or annotation excluding an object from Flux's substitution.
+// disabled is the label or annotation for excluding an object from Flux's substitution.
 const disabled = "kustomize.toolkit.fluxcd.io/substitute"
 
-// substituteVariables replaces the variables of an object like Flux after a build. A variable without a value and a
-// default is an error, because Flux would replace it by nothing.
+// substituteVariables replaces the variables in an object as Flux does after a build. It returns an error for a
+// variable with neither a value nor a default, because Flux would replace it by an empty text.
 func substituteVariables(
 	object *unstructured.Unstructured, values map[string]string,
 ) (*unstructured.Unstructured, error) {
@@ -67,7 +67,8 @@ func substituteVariables(
 	return out, nil
 }
 
-// noteVariables records unreplaced variables. Variables in commands belong to the shell.
+// noteVariables records the variables without a value. It ignores variables in commands, because they belong to the
+// shell.
 func (r *reader) noteVariables(object *unstructured.Unstructured) {
 	switch object.GetKind() {
 	case "Secret", "ConfigMap", "KubeadmConfig", "KubeadmConfigTemplate":

@@ -20,45 +20,45 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// Options select the content.
+// Options select the content of a bundle.
 type Options struct {
-	// In is the management cluster, and the namespace of the cluster.
+	// In is the management cluster, with the namespace of the cluster.
 	In *mgmtcluster.Cluster
-	// Name of the cluster.
+	// Name is the name of the cluster.
 	Name string
-	// Engine asks the engine for the cluster's VMs, with the cluster's credentials.
+	// Engine asks the engine for the VMs of the cluster, with the credentials of the cluster.
 	Engine bool
-	// Now is the time.
+	// Now is the current time.
 	Now time.Time
 }
 
-// File is a file of a bundle.
+// File is a file in a bundle.
 type File struct {
-	// Path in the archive, with slashes.
+	// Path is the path in the archive, with slashes.
 	Path    string
 	Content []byte
 }
 
-// Bundle is the gathered content.
+// Bundle is the collected content.
 type Bundle struct {
 	Files []File
-	// Problems explain missing content.
+	// Problems explain what is missing, and why.
 	Problems []error
 }
 
-// gathering makes a bundle.
+// gathering is a running collection of a bundle.
 type gathering struct {
 	Options
 
 	cluster *clusterv1.Cluster
 	bundle  Bundle
 	objects []*unstructured.Unstructured
-	// secrets are values to remove everywhere; names are words to show nevertheless.
+	// secrets are values to remove everywhere. names are words to show nevertheless.
 	secrets, names []string
 }
 
-// Gather gathers everything. Unavailable content is a problem of the bundle; an error means that the cluster does not
-// exist.
+// Gather collects all content. If content is unavailable, this is a problem in the bundle. Gather returns an error only
+// if the cluster does not exist.
 func Gather(ctx context.Context, o Options) (*Bundle, error) {
 	cluster, err := o.In.GetCluster(ctx, o.Name)
 	if err != nil {
@@ -67,7 +67,7 @@ func Gather(ctx context.Context, o Options) (*Bundle, error) {
 
 	g := &gathering{Options: o, cluster: cluster}
 
-	// Secrets first, because their content is removed from everything else.
+	// Collect Secrets first, because their values are removed from all other content.
 	for _, step := range []struct {
 		what string
 		run  func(context.Context) error
@@ -105,7 +105,7 @@ func (g *gathering) addFile(name string, content []byte) {
 	g.bundle.Files = append(g.bundle.Files, File{Path: name, Content: content})
 }
 
-// redactFiles removes secrets from all files and problems.
+// redactFiles removes the secrets from all files and problems.
 func (g *gathering) redactFiles() {
 	redactor := redact.New(g.secrets, g.names...)
 
@@ -119,7 +119,7 @@ func (g *gathering) redactFiles() {
 	}
 }
 
-// addReadme describes the bundle, and lists missing content.
+// addReadme adds a description of the bundle, and a list of missing content.
 func (g *gathering) addReadme() {
 	var out strings.Builder
 
@@ -139,7 +139,7 @@ func (g *gathering) addReadme() {
 	g.addFile("README.txt", []byte(out.String()))
 }
 
-// Write writes a bundle as a compressed archive, with all files in a folder.
+// Write writes a bundle as a compressed archive. All files are in one folder.
 func (b *Bundle) Write(to io.Writer, folder string, now time.Time) error {
 	packed := gzip.NewWriter(to)
 	archive := tar.NewWriter(packed)

@@ -16,7 +16,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhatIsShown has objects with users' secrets in many places. Shown fields are listed; the rest is hidden.
+// TestWhatIsShown has objects with secrets of users in many places. The test lists the shown fields. All other fields
+// are hidden.
 func TestWhatIsShown(t *testing.T) {
 	const before = `
 kind: KubeadmConfig
@@ -94,7 +95,8 @@ spec:
 	check.Equal(t, "what is left", object.Object, read(want))
 }
 
-// TestSecretsAreTakenOutOfEverything has values of Secrets in files and problems. Only some are secret.
+// TestSecretsAreTakenOutOfEverything has values of Secrets in files and in problems. Only some of the values are
+// secret.
 func TestSecretsAreTakenOutOfEverything(t *testing.T) {
 	const (
 		password = "correct horse battery"
@@ -144,12 +146,13 @@ module.machine ovirt_vm.this
 	check.Error(t, err, "invalid character")
 }
 
-// secretFields are the texts of our own objects hidden by a bundle.
+// secretFields are the text fields in objects of this provider that a bundle hides.
 var secretFields = []string{
 	"authorizedKeys", "httpProxy", "httpsProxy", "inline", "value", "values",
 }
 
-// TestEveryFieldOfOursIsDecided checks each text field of our objects: it is shown, or known to be secret.
+// TestEveryFieldOfOursIsDecided checks each text field in objects of this provider: it is either shown or known to be
+// secret.
 func TestEveryFieldOfOursIsDecided(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 

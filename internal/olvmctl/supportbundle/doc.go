@@ -1,3 +1,3 @@
-// Package supportbundle gathers diagnostics about a broken cluster, without secrets, for people asked for help. It
+// Package supportbundle collects information about a broken cluster, without secrets, for those who help the user. It
 // changes nothing.
 package supportbundle

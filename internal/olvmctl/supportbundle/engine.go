@@ -14,10 +14,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// engineEvents limits the engine's events of each VM in a bundle.
+// engineEvents is the maximum number of events of a VM in a bundle.
 const engineEvents = 100
 
-// addEngine adds the engine's view of the cluster's VMs, with disks and events.
+// addEngine adds what the engine knows about the VMs of the cluster, with their disks and events.
 func (g *gathering) addEngine(ctx context.Context) error {
 	if !g.Engine {
 		return errors.New("it was not asked for")
@@ -45,7 +45,7 @@ func (g *gathering) addEngine(ctx context.Context) error {
 	if err == nil {
 		all, err = engine.FilterByDataCenter(
 			ctx, session, dc, all,
-		) // another data center may have VMs of the same names
+		) // another data center may have VMs with the same names
 	}
 
 	if err != nil {
@@ -68,8 +68,8 @@ func (g *gathering) addEngine(ctx context.Context) error {
 	return nil
 }
 
-// openSession opens a session with the cluster's credentials. It also removes these from the bundle if they come from
-// another namespace.
+// openSession opens a session with the credentials of the cluster. If the credentials come from another namespace, it
+// also removes them from the bundle.
 func (g *gathering) openSession(ctx context.Context, cluster *infrav1.OLVMCluster) (*engine.Client, error) {
 	objects, err := connection.ReadObjects(ctx, g.In, connection.ClusterEngine(cluster))
 	if err != nil {
@@ -88,7 +88,7 @@ func (g *gathering) openSession(ctx context.Context, cluster *infrav1.OLVMCluste
 	return engine.New(config)
 }
 
-// addVM adds the engine's view of a VM.
+// addVM adds what the engine knows about a VM.
 func (g *gathering) addVM(ctx context.Context, session *engine.Client, vm *engine.VM) error {
 	var out bytes.Buffer
 

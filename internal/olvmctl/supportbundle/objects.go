@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// kinds in a bundle, by their API groups. The version is the API server's preferred one.
+// kinds are the kinds in a bundle, by API group. Their version is the one preferred by the API server.
 var kinds = map[string][]string{
 	"cluster.x-k8s.io": {
 		"Cluster", "ClusterClass", "MachineDeployment", "MachineSet", "Machine", "MachineHealthCheck",
@@ -38,10 +38,10 @@ var kinds = map[string][]string{
 	"clusterctl.cluster.x-k8s.io": {"Provider"},
 }
 
-// everywhere are kinds also relevant in other namespaces.
+// everywhere are the kinds collected from all namespaces.
 var everywhere = []string{"Provider"}
 
-// addObjects adds the objects of the namespace, except other clusters'.
+// addObjects adds the objects in the namespace, except those of other clusters.
 func (g *gathering) addObjects(ctx context.Context) error {
 	var problems []error
 
@@ -95,7 +95,8 @@ func (g *gathering) addObjectsOfKind(ctx context.Context, kind schema.GroupKind)
 	return nil
 }
 
-// addSecrets lists Secrets and ConfigMaps with the sizes of their values, and notes the values for removal.
+// addSecrets adds a list of Secrets and ConfigMaps with the sizes of their values. It notes the values, so they can be
+// removed.
 func (g *gathering) addSecrets(ctx context.Context) error {
 	var secrets corev1.SecretList
 	if err := g.In.List(ctx, &secrets, client.InNamespace(g.In.Namespace)); err != nil {
@@ -156,7 +157,7 @@ func (g *gathering) addTree(ctx context.Context) error {
 	return nil
 }
 
-// addEvents adds the namespace's events, in their order.
+// addEvents adds the events in the namespace, in the order of time.
 func (g *gathering) addEvents(ctx context.Context) error {
 	var list eventsv1.EventList
 	if err := g.In.List(ctx, &list, client.InNamespace(g.In.Namespace)); err != nil {
@@ -176,7 +177,7 @@ func (g *gathering) addEvents(ctx context.Context) error {
 	return nil
 }
 
-// addStates adds Terraform's resources, with IDs, for each machine and the groups.
+// addStates adds the Terraform resources, with their IDs, of each machine and of the affinity groups.
 func (g *gathering) addStates(ctx context.Context) error {
 	var secrets corev1.SecretList
 	err := g.In.List(ctx, &secrets, client.InNamespace(g.In.Namespace), client.MatchingLabels{"tfstate": "true"})
@@ -208,7 +209,7 @@ func (g *gathering) addStates(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// listMachines returns the OLVMMachines among the objects.
+// listMachines returns the OLVMMachines among the collected objects.
 func (g *gathering) listMachines() []infrav1.OLVMMachine {
 	var out []infrav1.OLVMMachine
 
@@ -246,7 +247,7 @@ func (g *gathering) addHistories(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// addLogs adds the ends of the logs of our manager.
+// addLogs adds the last lines of the logs of this provider's manager.
 func (g *gathering) addLogs(ctx context.Context) error {
 	logs, err := g.In.ReadManagerLogs(ctx, logLines)
 
@@ -257,5 +258,5 @@ func (g *gathering) addLogs(ctx context.Context) error {
 	return err
 }
 
-// logLines limits the lines of a log in a bundle.
+// logLines is the maximum number of lines of a log in a bundle.
 const logLines = 5000

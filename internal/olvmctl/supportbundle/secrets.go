@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// open are keys of Secrets with public values.
+// open are the keys of Secrets whose values are public.
 var open = []string{
 	"username", "ovirt_username", "ovirt_url", "ovirt_insecure", "ovirt_cafile", "ovirt_ca_bundle", "tls.crt", "ca.crt",
 	"allowedServerURLs", "scope", "format",
 }
 
-// noteSecret marks a Secret's values for removal from the bundle.
+// noteSecret notes the values of a Secret to remove from the bundle.
 func (g *gathering) noteSecret(secret *corev1.Secret) {
 	for key, value := range secret.Data {
 		text := string(value)
@@ -29,8 +29,8 @@ func (g *gathering) noteSecret(secret *corev1.Secret) {
 	}
 }
 
-// isDocument reports whether a value is user data, a kubeconfig or a state. Most of it is public, and its words also
-// occur in the objects.
+// isDocument reports whether a value is user data, a kubeconfig or a Terraform state. Most of such a document is
+// public, and its words also occur in the objects.
 func isDocument(value string) bool {
 	for _, begin := range []string{"#cloud-config", "## template: jinja", "{", "apiVersion:", "\x1f\x8b"} {
 		if strings.HasPrefix(value, begin) {
@@ -42,13 +42,13 @@ func isDocument(value string) bool {
 }
 
 var (
-	// longWords match keys, certificates and hashes.
+	// longWords matches keys, certificates and hashes.
 	longWords = regexp.MustCompile(`[A-Za-z0-9+/_=-]{40,}`)
-	// tokens match the tokens for joining nodes.
+	// tokens matches the tokens that nodes use to join a cluster.
 	tokens = regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`)
 )
 
-// partsOf returns the possibly secret parts of a document.
+// partsOf returns the parts of a document that may be secret.
 func partsOf(document string) []string {
 	return append(longWords.FindAllString(document, -1), tokens.FindAllString(document, -1)...)
 }

@@ -12,33 +12,33 @@ import (
 )
 
 // shownFields are the names of fields whose strings a bundle shows, at any depth. A bundle always shows numbers,
-// booleans and the keys of maps. It hides every other string, because a field nobody has considered may hold a secret;
+// booleans and the keys of maps. It hides all other strings, because a field nobody has considered may hold a secret.
 // shownMaps and shownAnnotations are the exceptions.
 var shownFields = sets.New(
-	// Fields of every object.
+	// These are fields of every object.
 	"apiVersion", "kind", "name", "namespace", "uid", "resourceVersion", "generateName", "creationTimestamp",
 	"deletionTimestamp", "finalizers", "apiGroup", "group",
-	// Conditions, and status fields of machines.
+	// These are fields of conditions, and of the status of machines.
 	"type", "status", "reason", "message", "error", "lastTransitionTime", "lastUpdated", "lastHeartbeatTime", "phase",
 	"creationStatus", "creationError", "lastGeneration", "startTime", "completionTime", "checkTime", "differences",
 	"architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion",
 	"machineID", "operatingSystem", "osImage", "systemUUID",
-	// Clusters and machines of Cluster API.
+	// These are fields of Cluster API's clusters and machines.
 	"clusterName", "version", "dataSecretName", "providerID", "failureDomain", "failureDomains", "class",
 	"classNamespace", "templateNamespace", "serviceDomain", "cidrBlocks", "host", "selector", "maxSurge",
 	"maxUnavailable", "order", "operator", "key", "effect", "propagation", "deletePolicy", "classRef",
 	"namingStrategy", "templateName", "unhealthyRange", "nodeStartupTimeout", "timeout", "minReadySeconds",
-	// Configurations of kubeadm: the places of files, but not their contents.
+	// These are fields of kubeadm configurations: the places of files, but not their content.
 	"format", "path", "owner", "permissions", "encoding", "device", "filesystem", "label", "partition", "certSANs",
 	"imageRepository", "imageTag", "imagePullPolicy", "criSocket", "dataDir", "certificatesDir",
 	"controlPlaneEndpoint", "advertiseAddress", "apiServerEndpoint", "caCertHashes", "servers", "groups", "shell",
 	"primaryGroup", "dnsDomain", "podSubnet", "serviceSubnet",
-	// Addresses.
+	// These are fields with addresses.
 	"address", "addresses", "gateway", "prefix", "subnet", "ipAddress", "ipAddresses", "dnsServers", "searchDomains",
 	"macAddress", "macAddresses", "interface", "noProxy",
-	// Providers of clusterctl.
+	// These are fields of clusterctl's providers.
 	"providerName", "watchedNamespace",
-	// Clusters of this provider.
+	// These are fields of this provider's clusters.
 	"serverURL", "engineID", "olvmDatacenterName", "dataCenterID", "dataCenterName", "clusterID", "olvmOvirtClusterID",
 	"affinityGroupNames",
 	"description", "enforcing", "topologyKey", "hostNames", "affinityLabel", "role", "machines", "virtualIP",
@@ -47,25 +47,25 @@ var shownFields = sets.New(
 	"nginxImage", "image", "domain", "issuer", "caSecretName", "connectorsSecretName", "engineCredentialsSecretName",
 	"kubeconfigSecretName", "nodeKeysSecretName", "nodeUser", "user", "bootstrapDelivery", "allowedServerURLs",
 	"list", "redirectURIs", "ports", "id", "defaultAffinityGroups",
-	// Machines of this provider.
+	// These are fields of this provider's machines.
 	"olvmOvirtClusterName", "vmTemplateName", "vmTemplateID", "networkName", "networkID", "vnicName",
 	"vnicID", "vnicProfileName", "vnicProfileID", "ipProfileName", "memory", "guaranteedMemory", "maximumMemory",
 	"instanceType", "autoPinningPolicy", "biosType", "osType", "mode", "action", "from", "size", "interfaceType",
 	"storageDomainName", "storageErrorResume", "leaseStorageDomainName", "graphicsConsoles", "hostDevices",
 	"property", "tag", "tags", "vmID", "vmName", "hostName", "vmStatus", "operation", "result", "changes",
 	"stateSecretName", "stateLineage",
-	// Pools of this provider.
+	// These are fields of this provider's inventories.
 	"inventoryName", "provisionName", "search", "recycle", "machineTemplateName", "machineName", "claimID",
 	"names",
 )
 
-// shownMaps are fields with maps of labels, which hold no secrets.
+// shownMaps are fields with maps of labels, because labels have no secrets.
 var shownMaps = sets.New("labels", "matchLabels", "nodeSelector")
 
-// shownAnnotations are prefixes of annotations with values to show.
+// shownAnnotations are the prefixes of annotations whose values a bundle shows.
 var shownAnnotations = []string{"cluster.x-k8s.io/", "infrastructure.cluster.x-k8s.io/", "clusterctl.cluster.x-k8s.io/"}
 
-// HideSecrets removes possible secrets from an object, and fields read only by the API server.
+// HideSecrets removes possible secrets from an object, and also the fields used only by the API server.
 func HideSecrets(object *unstructured.Unstructured) {
 	object.SetManagedFields(nil)
 
@@ -75,7 +75,7 @@ func HideSecrets(object *unstructured.Unstructured) {
 	hideIn(object.Object, "")
 }
 
-// hideIn removes texts from the value of a field.
+// hideIn hides strings in the value of a field.
 func hideIn(value any, field string) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -88,7 +88,7 @@ func hideIn(value any, field string) any {
 			switch field {
 			case "annotations":
 				of = annotationField(name)
-			case "value": // of a variable, with fields of its own
+			case "value": // the value of a variable, with fields of its own
 				of = field
 			}
 
@@ -109,10 +109,10 @@ func hideIn(value any, field string) any {
 	return value
 }
 
-// userInURL is the user and the password in a URL.
+// userInURL matches the user and the password in a URL.
 var userInURL = regexp.MustCompile(`(://)[^/?#]*@`)
 
-// annotationField returns the field name deciding whether the value of an annotation is shown.
+// annotationField returns the name of the field that decides whether to show the value of an annotation.
 func annotationField(name string) string {
 	for _, prefix := range shownAnnotations {
 		if strings.HasPrefix(name, prefix) {

@@ -11,12 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// shownAttributes are a state's attributes identifying objects of the engine.
+// shownAttributes are the attributes in a state that identify objects of the engine.
 var shownAttributes = []string{
 	"id", "name", "vm_id", "cluster_id", "template_id", "disk_id", "affinity_group_id", "status", "comment", "memory",
 }
 
-// summaryOf returns a state's serial, and its resources with identifying attributes. A whole state contains user data.
+// summaryOf returns the serial number of a state, and its resources with their identifying attributes. The whole state
+// would contain user data.
 func summaryOf(state []byte) ([]byte, error) {
 	var content struct {
 		Version   int    `json:"version"`
@@ -68,7 +69,7 @@ func summaryOf(state []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// convertObject reads an object as a type.
+// convertObject converts an object to a Go type.
 func convertObject(object *unstructured.Unstructured, into any) error {
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
 }
