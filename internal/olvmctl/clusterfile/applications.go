@@ -29,8 +29,8 @@ type Chart struct {
 	Values             map[string]any
 }
 
-// Charts returns the charts of the applications, in their order in the file. Validate warns about applications without
-// a usable chart.
+// Charts returns the charts of the applications, in their order in the file. Problems has warnings about the other
+// applications.
 func (s *Source) Charts() ([]Chart, error) {
 	var out []Chart
 

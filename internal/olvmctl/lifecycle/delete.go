@@ -645,7 +645,7 @@ func nameOf(object client.Object) string {
 	return fmt.Sprintf("%s %s", cmp.Or(kind, "Secret"), client.ObjectKeyFromObject(object))
 }
 
-// reachedAnnotation stores the connection to a deleted cluster in an object of Create.
+// removeKubeconfig removes the kubeconfig of the cluster from a file.
 func (d *deletion) removeKubeconfig(path string) error {
 	found, err := mgmtcluster.Options{Kubeconfig: path, Context: contextInFile(path, d.Name)}.ServerURL()
 	switch {
@@ -672,8 +672,8 @@ func (d *deletion) removeKubeconfig(path string) error {
 	return nil
 }
 
-// Delete compares it with the entries in users' kubeconfigs to find those of the cluster. It identifies the cluster's
-// entries in kubeconfigs of users.
+// reachedAnnotation stores the connection to a deleted cluster in an object of Create. Delete compares it with the
+// entries in users' kubeconfigs to find those of the cluster.
 const reachedAnnotation = "olvmctl.cluster.x-k8s.io/reached"
 
 // reached is the value of reachedAnnotation.

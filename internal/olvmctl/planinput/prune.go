@@ -40,11 +40,11 @@ type pruning struct {
 	marks instanceMarks
 }
 
-// SetPruning turns the search for deletions on or off. Deletions returns a line about whether the plan has looked for
-// deletions.
+// SetPruning turns the search for deletions on or off. By default, it is on if a GitOps tool has applied the objects in
+// the manifests.
 func (m *Input) SetPruning(asked bool) { m.pruning.asked = &asked }
 
-// Deletions returns a line telling whether deletions were looked at.
+// Deletions returns a line about whether the plan has looked for deletions.
 func (m *Input) Deletions() string {
 	if !m.Connected {
 		return "Deletions were not looked at: that needs a management cluster (--kubeconfig)"
