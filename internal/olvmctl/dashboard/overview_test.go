@@ -55,7 +55,7 @@ func small(namespace, name string, created metav1.Time) []client.Object {
 
 	plane := &controlplanev1.KubeadmControlPlane{ObjectMeta: meta(name+"-cp", nil)}
 	plane.Spec.Replicas, plane.Spec.Version = ptr.To[int32](1), "v1.36.1"
-	plane.Status.Version = "v1.36.1" //nolint:staticcheck // see overview
+	plane.Status.Version = "v1.36.1" //nolint:staticcheck // the only one of Cluster API before 1.14
 	plane.Status.Replicas, plane.Status.ReadyReplicas = ptr.To[int32](1), ptr.To[int32](1)
 	plane.Status.UpToDateReplicas = ptr.To[int32](1)
 	plane.Status.Conditions = []metav1.Condition{condition("Available", metav1.ConditionTrue, "Available", "")}
