@@ -39,7 +39,7 @@ func groupFields() fields[*store.AffinityGroup] {
 	}
 }
 
-// ruleElement shows a rule. It omits the sign of a disabled rule.
+// ruleElement shows a rule. It omits whether a disabled rule is positive.
 func ruleElement(name string, r store.Rule) *wire.Element {
 	return wire.El(name).Flag("enabled", r.Enabled).Flag("enforcing", r.Enforcing).
 		Flag("positive", r.Enabled && r.Positive)
@@ -73,7 +73,8 @@ func listAffinityGroups(c *call) (*wire.Element, error) {
 	return answerList(c, "affinity_groups", items, groupFields(), groupDocument)
 }
 
-// noGroup returns the engine's error for a missing group: it does not check for one.
+// noGroup returns the error of the engine for a missing group. The engine fails because it never checks whether the
+// group exists.
 func noGroup() error {
 	return wire.PlainFault(
 		http.StatusBadRequest,
@@ -81,7 +82,7 @@ func noGroup() error {
 	)
 }
 
-// findGroup returns the group of the path. Like the engine, it does not check the cluster of the path.
+// findGroup returns the group of the path. Like the engine, it does not check the cluster in the path.
 func (c *call) findGroup() (*store.AffinityGroup, error) {
 	if g := c.store.Groups.Get(c.pathID("id")); g != nil {
 		return g, nil
@@ -90,7 +91,7 @@ func (c *call) findGroup() (*store.AffinityGroup, error) {
 	return nil, noGroup()
 }
 
-// findGroupOfMember returns the group of the path, for a change of its members.
+// findGroupOfMember returns the group in the path, for a change of its members.
 func (c *call) findGroupOfMember() (*store.AffinityGroup, error) {
 	if g := c.store.Groups.Get(c.pathID("id")); g != nil {
 		return g, nil
@@ -143,14 +144,14 @@ func updateAffinityGroup(c *call) (*wire.Element, error) {
 	return groupDocument(c, g), nil
 }
 
-// Limits of a group's texts.
+// These constants limit the lengths of a group's texts.
 const (
 	maxGroupName        = 255
 	maxGroupDescription = 4000
 )
 
-// changeGroup applies a request to a group. On an error, the group stays unchanged. The elements enforcing and positive
-// outside a rule are the old form of the rule among VMs.
+// changeGroup applies a request to a group. On an error, the group stays unchanged. Outside a rule, the elements
+// enforcing and positive are the old form of the rule between VMs.
 func (c *call) changeGroup(g *store.AffinityGroup, verb string) error {
 	in, next := c.body, *g
 	fail := func(format string, args ...any) error {
@@ -172,7 +173,7 @@ func (c *call) changeGroup(g *store.AffinityGroup, verb string) error {
 		return fail("Name field is invalid., Attribute: affinityGroup.name")
 	case next.Description != nil && utf8.RuneCountInString(*next.Description) > maxGroupDescription:
 		return fail("Description field is invalid., Attribute: affinityGroup.description")
-	case length == maxGroupName: // the engine's table holds one character less
+	case length == maxGroupName: // the column in the engine's table is one character shorter
 		return wire.InternalError()
 	}
 
@@ -203,7 +204,7 @@ func (c *call) changeGroup(g *store.AffinityGroup, verb string) error {
 	return nil
 }
 
-// changeMembers replaces the sets of members present in a request.
+// changeMembers replaces each set of members that a request contains.
 func (c *call) changeMembers(g *store.AffinityGroup, in *wire.Element, fail func(string, ...any) error) error {
 	there := map[string]func(id string) bool{
 		"vms":         func(id string) bool { v := c.store.VMs.Get(id); return v != nil && v.Cluster == g.Cluster },
@@ -287,7 +288,7 @@ func addAffinityGroupVM(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	if wire.RefID(c.body) == "" { // by name: the engine accepts it and fails
+	if wire.RefID(c.body) == "" { // a reference by name: the engine accepts it and then fails
 		return nil, wire.BrokenPage()
 	}
 

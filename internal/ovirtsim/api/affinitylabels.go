@@ -63,7 +63,7 @@ func getLabel(c *call) (*wire.Element, error) {
 // noLabel returns the error for changing a missing label.
 func noLabel() error { return wire.Invalid("Affinity label does not exist.") }
 
-// checkLabelName rejects a name in use, with the text of the engine's sources.
+// checkLabelName rejects a name already in use, with the text from the engine's sources.
 func (c *call) checkLabelName(l *store.AffinityLabel, name string) error {
 	for _, other := range c.store.Labels.Rows {
 		if other.ID != l.ID && other.Name == name {
@@ -138,11 +138,11 @@ func removeLabel(c *call) (*wire.Element, error) {
 	return c.answerComplete(), nil
 }
 
-// labelled is a kind of object with affinity labels.
+// labelled is a kind of object that can have affinity labels.
 type labelled struct {
-	// owner and list are the element names of one and several objects; id is the object's parameter in paths.
+	// owner is the element name of one object, and list of several. id is the object's parameter in paths.
 	owner, list, id string
-	// of returns a label's list of these objects.
+	// of returns the label's list of objects of this kind.
 	of func(*store.AffinityLabel) *[]string
 	// there reports whether the object exists.
 	there func(c *call, id string) bool
@@ -182,7 +182,7 @@ func (k labelled) addMember(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	if !k.there(c, wire.RefID(c.body)) { // the engine notices only when it writes the row
+	if !k.there(c, wire.RefID(c.body)) { // the engine notices the missing object only when it writes the row
 		return nil, wire.InternalError()
 	}
 

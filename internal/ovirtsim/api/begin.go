@@ -10,9 +10,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file contains the start of an engine: additions to an inventory's objects, and the resumption after a restart.
+// This file contains the start of an engine: it adds to an inventory's objects, or resumes after a restart.
 
-// resumeOperations continues after a restart of the simulator: pending operations continue, and running VMs boot again.
+// resumeOperations resumes pending operations after a restart of the simulator, and boots running VMs again.
 func (s *Engine) resumeOperations() {
 	for _, v := range s.store.VMs.Rows {
 		switch {
@@ -20,7 +20,7 @@ func (s *Engine) resumeOperations() {
 			s.startVMTimer(v)
 			if v.Until.Status == store.StatusUp &&
 				(v.Status == store.StatusMigrating || v.Status == store.StatusPoweringDown) {
-				s.bootGuest(v) // the guest keeps running
+				s.bootGuest(v) // the guest runs again
 			}
 		case v.Status == store.StatusUp:
 			s.bootGuest(v)
@@ -56,7 +56,7 @@ func (s *Engine) resumeOperations() {
 	}
 }
 
-// seedVMs creates the VMs of an inventory and their affinity groups, after Fill has created the other objects.
+// seedVMs creates the VMs and affinity groups of an inventory, after Fill has created its other objects.
 func (s *Engine) seedVMs(inv inventory.Inventory) error {
 	for _, dc := range inv.DataCenters {
 		for _, want := range dc.VMs {

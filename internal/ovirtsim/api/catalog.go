@@ -62,7 +62,7 @@ type catalogue struct {
 	policies []schedulingPolicy
 	cpus     []cpuType
 	permits  []permit
-	grants   map[string][]string // permits of roles, by name
+	grants   map[string][]string // permits of each role, by the role's name
 }
 
 var catalog = sync.OnceValue(func() *catalogue { return parseCatalog(catalogText) })
@@ -102,7 +102,7 @@ func parseCatalog(text string) *catalogue {
 	return out
 }
 
-// osNamed returns the operating system with this name, or nil.
+// osNamed returns the operating system with the given name, or nil.
 func (c *catalogue) osNamed(name string) *operatingSystem {
 	for i := range c.systems {
 		if c.systems[i].name == name {
@@ -119,7 +119,7 @@ func (c *catalogue) supportsTPM(os string) bool {
 	return found != nil && found.tpm != "unsupported"
 }
 
-// versionElement encodes a version such as 4.8 or 3.2 by its parts.
+// versionElement encodes a version such as 4.8 as separate numbers.
 func versionElement(version string) *wire.Element {
 	out := wire.El("version")
 	for i, part := range strings.Split(version, ".") {
@@ -149,7 +149,7 @@ func osDocument(c *call, s operatingSystem) *wire.Element {
 		Str("architecture", s.architecture).Str("tpm_support", s.tpm).Add(large, small)
 }
 
-// listOperatingSystems uses a root element named differently from its path.
+// listOperatingSystems lists the operating systems. The name of its root element differs from its path.
 func listOperatingSystems(c *call) (*wire.Element, error) {
 	out := wire.El("operation_systems")
 	for _, s := range catalog().systems {
@@ -204,7 +204,7 @@ func listSchedulingPolicies(c *call) (*wire.Element, error) {
 	return out, nil
 }
 
-// clusterLevels are the compatibility versions of a 4.5 engine, in its order.
+// clusterLevels are the compatibility versions of a 4.5 engine, in the engine's order.
 var clusterLevels = []string{"4.2", "4.7", "4.8", "4.6", "4.5", "4.4", "4.3"}
 
 func levelDocument(level string) *wire.Element {

@@ -12,13 +12,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file contains checks of required elements in requests, and the refusals of incomplete ones.
+// This file contains the checks for required elements in requests, and the errors for incomplete requests.
 
 // camel matches the start of a word in the engine's element names.
 var camel = regexp.MustCompile(`[A-Z]`)
 
-// requireElements rejects a request without one of the elements. Each may list alternatives, such as cluster.id|name.
-// The spelling is the engine's in its refusal, such as dataCenter.
+// requireElements rejects a request if an element is missing. An element may list alternatives, such as
+// cluster.id|name. Its spelling is that of the engine's refusal, such as dataCenter.
 func requireElements(in *wire.Element, what string, elements ...string) error {
 	if missing := missingElements(in, elements...); len(missing) > 0 {
 		return incompleteError(what, missing...)
@@ -27,7 +27,7 @@ func requireElements(in *wire.Element, what string, elements ...string) error {
 	return nil
 }
 
-// missingElements returns the elements missing in a request.
+// missingElements returns the required elements that the request lacks.
 func missingElements(in *wire.Element, elements ...string) []string {
 	var missing []string
 
@@ -63,7 +63,7 @@ func incompleteError(what string, missing ...string) error {
 	return incompleteErrorFor("add", what, missing...)
 }
 
-// incompleteErrorFor is like incomplete, for an engine method other than "add".
+// incompleteErrorFor returns the engine's error for missing elements in a call of the given engine method.
 func incompleteErrorFor(method, what string, missing ...string) error {
 	return &wire.Refusal{
 		Status: http.StatusBadRequest,
@@ -72,7 +72,7 @@ func incompleteErrorFor(method, what string, missing ...string) error {
 	}
 }
 
-// requireParameter rejects a request without an element required by the API description.
+// requireParameter rejects a request without an element that the API description requires.
 func requireParameter(in *wire.Element, root string, path ...string) error {
 	if in.Has(path...) {
 		return nil
@@ -81,7 +81,7 @@ func requireParameter(in *wire.Element, root string, path ...string) error {
 	return invalidInput("Parameter '%s.%s' is mandatory but was not provided.", root, strings.Join(path, "."))
 }
 
-// requireRef rejects a reference without an ID and a name.
+// requireRef rejects a reference with neither an ID nor a name.
 func requireRef(in *wire.Element, path string) error {
 	if wire.RefID(in) != "" || in.Value("name") != "" {
 		return nil

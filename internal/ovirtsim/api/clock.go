@@ -6,25 +6,26 @@ import (
 	"time"
 )
 
-// Clock is the time of an engine.
+// Clock measures the time of an engine.
 type Clock interface {
 	Now() time.Time
 	// CallAt calls a function at a given time, or soon if the time has passed.
 	CallAt(when time.Time, call func())
 }
 
-// systemClock is the time of the machine.
+// systemClock is the machine's clock.
 type systemClock struct{}
 
 func (systemClock) Now() time.Time { return time.Now() }
 
 func (systemClock) CallAt(when time.Time, call func()) { time.AfterFunc(time.Until(when), call) }
 
-// ManualClock stands still until moved. It lets a test see every status of an engine, even on a slow machine.
+// ManualClock stands still until a caller moves it. It lets a test see every status of an engine, even on a slow
+// machine.
 type ManualClock struct {
 	mu    sync.Mutex
 	now   time.Time
-	calls []dueCall // the next one first
+	calls []dueCall // sorted: the next call first
 }
 
 // dueCall is a scheduled call.
@@ -36,7 +37,7 @@ type dueCall struct {
 // NewManualClock returns a clock set to the present time.
 func NewManualClock() *ManualClock { return &ManualClock{now: time.Now()} }
 
-// Now returns the time of the clock.
+// Now returns the clock's time.
 func (c *ManualClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,15 +55,15 @@ func (c *ManualClock) CallAt(when time.Time, call func()) {
 			return 1
 		}
 
-		return -1 // calls at the same time keep their order
+		return -1 // calls scheduled for the same time keep their order
 	})
 	c.calls = slices.Insert(c.calls, at, dueCall{when, call})
 }
 
-// Step moves the clock to the next call and makes it. It reports whether there was one.
+// Step moves the clock to the next call and makes it. It reports whether there was a call.
 func (c *ManualClock) Step() bool { return c.stepUntil(nil) }
 
-// Advance moves the clock by a duration, and makes the calls due in this time one after another.
+// Advance moves the clock by a duration, and makes the calls due in this period one after another.
 func (c *ManualClock) Advance(d time.Duration) {
 	end := c.Now().Add(d)
 
@@ -74,7 +75,8 @@ func (c *ManualClock) Advance(d time.Duration) {
 	c.now = end
 }
 
-// stepUntil makes the next call if it is due by the given time; nil means any time.
+// stepUntil makes the next call if it is due by the given time, and reports whether it did. Without a time, every call
+// is due.
 func (c *ManualClock) stepUntil(until *time.Time) bool {
 	c.mu.Lock()
 	if len(c.calls) == 0 || until != nil && c.calls[0].at.After(*until) {

@@ -42,7 +42,7 @@ func clusterDocument(c *call, g *store.Cluster) *wire.Element {
 		}
 	}
 
-	first := g.Name == "Default" // an engine's first cluster has defaults of its own
+	first := g.Name == "Default" // the engine's first cluster has its own defaults
 
 	return wire.NewObject("cluster", g.ID, "clusters", g.ID).Str("name", g.Name).Str("description", g.Description).
 		Str("comment", "").
@@ -122,7 +122,7 @@ func addCluster(c *call) (*wire.Element, error) {
 	return c.answerCreated(clusterDocument(c, made)), nil
 }
 
-// changeCluster applies a request. The texts of its refusals are not recorded.
+// changeCluster applies a request to a cluster. No recording confirms the texts of its refusals.
 func (c *call) changeCluster(g *store.Cluster, command string) error {
 	in, next := c.body, *g
 	next.Name, next.Description = textOr(in, "name", g.Name), textOr(in, "description", g.Description)

@@ -5,9 +5,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file contains the common parts of all collections: finding, listing and searching items.
+// This file contains the operations common to all collections: finding, listing and searching items.
 
-// findRow finds an object of the path.
+// findRow finds the object with the ID in the path.
 func findRow[T any](t *store.Table[T], id string) (*T, error) {
 	if found := t.Get(id); found != nil {
 		return found, nil
@@ -16,7 +16,7 @@ func findRow[T any](t *store.Table[T], id string) (*T, error) {
 	return nil, wire.NotFound()
 }
 
-// answerList answers with a list.
+// answerList answers with a list of objects.
 func answerList[T any](
 	c *call, name string, items []*T, of fields[*T], document func(*call, *T) *wire.Element,
 ) (*wire.Element, error) {
@@ -33,7 +33,7 @@ func answerList[T any](
 	return out, nil
 }
 
-// singleValue returns a field with a single value.
+// singleValue turns a function for one value into a search field.
 func singleValue[T any](value func(T) string) func(T) []string {
 	return func(item T) []string { return []string{value(item)} }
 }
@@ -55,12 +55,13 @@ func (c *call) answerItem(list operation, id string) (*wire.Element, error) {
 	return nil, wire.NotFound()
 }
 
-// readItem returns the operation to read one item of a list.
+// readItem returns the operation that reads one item of a list.
 func readItem(list operation) operation {
 	return func(c *call) (*wire.Element, error) { return c.answerItem(list, c.pathID("id")) }
 }
 
-// readItemNamed is like itemOf with another path parameter for the item, because {id} is the list's owner.
+// readItemNamed is like readItem, but the path parameter of the item has the given name, because {id} is the list's
+// owner.
 func readItemNamed(name string, list operation) operation {
 	return func(c *call) (*wire.Element, error) { return c.answerItem(list, c.pathID(name)) }
 }

@@ -25,7 +25,7 @@ var consoleRoutes = []route{
 	{"POST", "/vms/{vm}/graphicsconsoles/{id}/ticket", requireConsole(ticketVM)},
 }
 
-// consoleDocument shows a console. It shows the address only with the parameter current.
+// consoleDocument shows a console. It includes the address only for requests with the parameter current.
 func consoleDocument(c *call, owner, ownerID string, g store.GraphicsConsole) *wire.Element {
 	out := wire.NewObject("graphics_console", g.ID, owner+"s", ownerID, "graphicsconsoles", g.ID).
 		Str("protocol", g.Protocol)
@@ -76,7 +76,7 @@ func (c *call) findConsole() (*store.VM, int, error) {
 		known = known || id == c.pathID("id")
 	}
 
-	if !known { // the engine takes it for a protocol, and fails
+	if !known { // the engine takes the ID for a protocol, and fails
 		return nil, 0, wire.BrokenPage()
 	}
 
@@ -97,8 +97,8 @@ func getConsole(c *call) (*wire.Element, error) {
 	return consoleDocument(c, "vm", v.ID, v.Consoles[at]), nil
 }
 
-// addConsole adds a console. The texts of its refusals are from the engine's sources. There, this command lacks the
-// words for its action and its object.
+// addConsole adds a console. The texts of its refusals are from the engine's sources. In these texts, the command has
+// no words for its action and its object.
 func addConsole(c *call) (*wire.Element, error) {
 	if err := requireParameter(c.body, "console", "protocol"); err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func addConsole(c *call) (*wire.Element, error) {
 	return c.answerCreated(consoleDocument(c, "vm", v.ID, v.Consoles[len(v.Consoles)-1])), nil
 }
 
-// requireConsole returns an action requiring an existing console.
+// requireConsole wraps an action that requires an existing console.
 func requireConsole(action operation) operation {
 	return func(c *call) (*wire.Element, error) {
 		if _, _, err := c.findConsole(); err != nil {
@@ -133,7 +133,7 @@ func requireConsole(action operation) operation {
 	}
 }
 
-// viewerFile returns a file for a remote viewer. No server listens at its address.
+// viewerFile returns a connection file for a remote viewer. No server listens at the address in the file.
 func viewerFile(c *call) (*wire.Element, error) {
 	v, at, err := c.findConsole()
 	if err != nil {
@@ -216,7 +216,7 @@ func changeCDROM(c *call) (*wire.Element, error) {
 	return vmCDROM(v), nil
 }
 
-// vmCDROM returns the drive of a VM with its contents.
+// vmCDROM returns the CD-ROM drive of a VM, with its contents.
 func vmCDROM(v *store.VM) *wire.Element {
 	out := cdromElement("vm", v.ID)
 	if v.CDROM != "" {

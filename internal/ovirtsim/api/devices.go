@@ -10,8 +10,8 @@ import (
 )
 
 // This file contains host devices for VMs, mediated devices, and NUMA nodes. Simulated hosts have no NUMA nodes. The
-// engine's refusals were observed with their status. Their texts were not recorded, nor was a host with devices: their
-// form comes from the API's model.
+// recordings confirm the statuses of the engine's refusals. They confirm neither the texts of the refusals nor a host
+// with devices. The devices' form comes from the API's model.
 
 var deviceRoutes = []route{
 	{"GET", "/vms/{vm}/hostdevices", listVMHostDevices},
@@ -53,7 +53,7 @@ func listNUMANodes(c *call) (*wire.Element, error) {
 	return out, nil
 }
 
-// findNUMANode returns a NUMA node of a VM, and its index.
+// findNUMANode returns the NUMA node in the path, with its VM and its index.
 func (c *call) findNUMANode() (*store.VM, int, error) {
 	v, err := c.findVM()
 	if err != nil {
@@ -77,7 +77,8 @@ func getNUMANode(c *call) (*wire.Element, error) {
 	return vmNode(v, v.NUMANodes[at]), nil
 }
 
-// changeNode applies a request to a NUMA node. A VM pinned to a host would need nodes of the host, but it has none.
+// changeNode applies a request to a NUMA node. A VM pinned to a host needs NUMA nodes of the host, but simulated hosts
+// have none.
 func (c *call) changeNode(v *store.VM, n *store.NUMANode) error {
 	in := c.body
 	if in.Has("index") {
@@ -155,7 +156,7 @@ func removeNUMANode(c *call) (*wire.Element, error) {
 	return c.answerComplete(), nil
 }
 
-// hostDeviceID returns the ID of a device: its name in hexadecimal.
+// hostDeviceID returns the ID of a device: its name in hexadecimal form.
 func hostDeviceID(name string) string { return hex.EncodeToString([]byte(name)) }
 
 func hostDeviceDocument(name, hostID, path, ownerID, collection string) *wire.Element {
@@ -194,8 +195,8 @@ func listVMHostDevices(c *call) (*wire.Element, error) {
 	return out, nil
 }
 
-// addHostDevice adds a device of the host the VM is pinned to. The order and texts of its refusals are from the
-// engine's sources. Only the failure for an ID instead of a name was observed.
+// addHostDevice adds a device to a VM, from the host to which the VM is pinned. The order and texts of its refusals are
+// from the engine's sources. Only the failure of a request with an ID instead of a name is recorded.
 func addHostDevice(c *call) (*wire.Element, error) {
 	if err := requireRef(c.body, "device"); err != nil {
 		return nil, err
@@ -279,8 +280,8 @@ func listMediatedDevices(c *call) (*wire.Element, error) {
 	return out, nil
 }
 
-// addMediatedDevice adds a mediated device. The texts of its refusals are from the engine's sources. There, this
-// command lacks the words for its action and its object.
+// addMediatedDevice adds a mediated device. The texts of its refusals are from the engine's sources. In these texts,
+// the command has no words for its action and its object.
 func addMediatedDevice(c *call) (*wire.Element, error) {
 	v := c.store.VMs.Get(c.pathID("vm"))
 	if v == nil {
@@ -304,7 +305,7 @@ func addMediatedDevice(c *call) (*wire.Element, error) {
 	return c.answerCreated(mediatedDocument(v, made)), nil
 }
 
-// updateMediatedDevice is rejected with an authorization error.
+// updateMediatedDevice rejects every request with an authorization error.
 func updateMediatedDevice(*call) (*wire.Element, error) {
 	return nil, wire.PlainFault(http.StatusForbidden, "User is not authorized to perform this action.")
 }

@@ -58,7 +58,7 @@ func getAttachment(c *call) (*wire.Element, error) {
 	return attachmentDocument(a, "vm"), nil
 }
 
-// checkInterface rejects buses unknown to the guest. A running guest accepts no SATA disk.
+// checkInterface rejects interfaces unknown to the guest. A running guest accepts no SATA disk.
 func checkInterface(v *store.VM, name, command string) error {
 	if name == "ide" || name == "spapr_vscsi" || name == "sata" && v.IsRunning() {
 		return wire.Invalid("Cannot %s: The disk interface is not supported by the VM OS: %s.", command,
@@ -68,15 +68,15 @@ func checkInterface(v *store.VM, name, command string) error {
 	return nil
 }
 
-// attachable are the VM statuses allowing disks to be attached and detached.
+// attachable are the VM statuses in which disks can be attached and detached.
 var attachable = []string{store.StatusUp, store.StatusDown, store.StatusSuspended, store.StatusPaused}
 
 const attachCommand = "attach Virtual Disk"
 
-// addAttachment attaches an existing disk, or creates one: an ID decides.
+// addAttachment attaches an existing disk if the request names its ID. Otherwise, it creates a disk.
 func addAttachment(c *call) (*wire.Element, error) {
 	in := c.body
-	if !in.Has("disk") { // the engine accepts it and fails
+	if !in.Has("disk") { // the engine accepts such a request and then fails
 		return nil, wire.BrokenPage()
 	}
 
@@ -92,14 +92,14 @@ func addAttachment(c *call) (*wire.Element, error) {
 }
 
 // attachNewDisk creates a disk for a VM, with checks in the order of the engine's AddDiskCommand. The texts about a
-// missing interface and about discards are from the engine's source.
+// missing interface and about discards are from the engine's sources.
 func (c *call) attachNewDisk(in *wire.Element) (*wire.Element, error) {
 	if missing := missingElements(in.Get("disk"), "provisionedSize|size", "format"); len(missing) > 0 {
 		return nil, incompleteErrorFor("invoke", "Disk", missing...)
 	}
 
 	named := in.Get("disk").List("storage_domains", "storage_domain")
-	if len(named) > 0 { // looked up before the command begins
+	if len(named) > 0 { // the engine looks up the domain before the command begins
 		if _, err := c.domainFor(in.Get("disk"), addDiskCommand); err != nil {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func (c *call) attachNewDisk(in *wire.Element) (*wire.Element, error) {
 }
 
 // attachExistingDisk attaches a disk, with checks in the order of the engine's AttachDiskToVmCommand. Three texts are
-// from the engine's source: a missing interface, a disk already attached, and a disk in another data center.
+// from the engine's sources: for a missing interface, for an attached disk, and for a disk in another data center.
 func (c *call) attachExistingDisk(in *wire.Element, v *store.VM, d *store.Disk) (*wire.Element, error) {
 	if in.Value("interface") == "" {
 		return nil, noInterface()
@@ -213,7 +213,8 @@ func (c *call) attachExistingDisk(in *wire.Element, v *store.VM, d *store.Disk) 
 	return c.storeAttachment(v, d, made, ""), nil
 }
 
-// storeAttachment stores an attachment and answers with it. waits is the object the job waits for, or "".
+// storeAttachment stores an attachment and answers with it. The job waits for the object with the ID waits, unless this
+// is "".
 func (c *call) storeAttachment(v *store.VM, d *store.Disk, made *store.Attachment, waits string) *wire.Element {
 	c.store.Attachments.Put(v.ID+"/"+d.ID, made)
 	c.passDisksToGuest(v)
@@ -226,7 +227,7 @@ func noInterface() error {
 	return wire.Invalid("Interface is required, Attribute: diskVmElement.diskInterface")
 }
 
-// checkDiscards rejects features unsupported by an interface: passing on discards, or read-only access.
+// checkDiscards rejects options that the interface does not support: passing on discards, or read-only access.
 func checkDiscards(a *store.Attachment, name, command string) error {
 	switch {
 	case a.PassDiscard && a.Interface == "virtio":
@@ -240,8 +241,8 @@ func checkDiscards(a *store.Attachment, name, command string) error {
 	}
 }
 
-// newAttachment returns the requested attachment. An existing disk stays unplugged unless the client requests
-// otherwise.
+// newAttachment returns the requested attachment. An existing disk stays unplugged unless the client requests an active
+// disk.
 func newAttachment(in *wire.Element, v *store.VM, fresh bool) *store.Attachment {
 	return &store.Attachment{
 		Owner:       v.ID,
@@ -253,7 +254,7 @@ func newAttachment(in *wire.Element, v *store.VM, fresh bool) *store.Attachment 
 	}
 }
 
-// checkBootDisk checks for a command such as "attach Virtual Disk" that the VM has no other plugged boot disk.
+// checkBootDisk rejects a command such as "attach Virtual Disk" if the VM already has another plugged boot disk.
 func (c *call) checkBootDisk(v *store.VM, a *store.Attachment, command string) error {
 	for _, other := range c.store.AttachmentsOf(v.ID) {
 		if a.Bootable && other.Bootable && other.Active {
@@ -301,12 +302,12 @@ func updateAttachment(c *call) (*wire.Element, error) {
 	return attachmentDocument(a, "vm"), nil
 }
 
-// checkAttachmentChange rejects invalid changes, in the order of the engine's UpdateDiskCommand.
+// checkAttachmentChange rejects invalid changes of an attachment, in the order of the engine's UpdateDiskCommand.
 func (c *call) checkAttachmentChange(v *store.VM, a, next *store.Attachment) error {
 	const command = "edit Virtual Disk"
 
 	changed := *next
-	changed.Active = a.Active // applied before, even while the VM runs
+	changed.Active = a.Active // the engine has applied this before, even while the VM runs
 	if a.Active && v.IsRunning() && changed != *a {
 		return wire.Conflict("Cannot edit Virtual Disk. At least one of the VMs is not down.")
 	}
@@ -329,7 +330,8 @@ func (c *call) checkAttachmentChange(v *store.VM, a, next *store.Attachment) err
 const detachCommand = "detach Virtual Disk"
 
 // removeAttachment detaches a disk, even from a running VM. With detach_only=false, it removes the disk. Refusals are
-// in the order of the engine's DetachDiskFromVmCommand. The text about a disk not attached is from its source.
+// in the order of the engine's DetachDiskFromVmCommand. The text about a disk without an attachment is from the
+// engine's sources.
 func removeAttachment(c *call) (*wire.Element, error) {
 	if c.query.Get("detach_only") == "false" {
 		return c.removeAttached(c.store.Disks.Get(c.pathID("id")))
@@ -369,8 +371,8 @@ func removeAttachment(c *call) (*wire.Element, error) {
 	return c.answerComplete(), nil
 }
 
-// removeAttached removes a disk. Like the engine, it ignores the VM. The text about a missing disk is from the engine's
-// source.
+// removeAttached removes a disk. Like the engine, it ignores the VM in the path. The text about a missing disk is from
+// the engine's sources.
 func (c *call) removeAttached(d *store.Disk) (*wire.Element, error) {
 	if d == nil {
 		return nil, wire.Invalid("Cannot remove Virtual Disk. VM's Image does not exist.\nIn order to import " +

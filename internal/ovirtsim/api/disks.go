@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file contains disks. Their data is in transfers.go.
+// This file contains disks. The file transfers.go contains the transfer of their data.
 
 var diskRoutes = []route{
 	{"GET", "/disks", listDisks},
@@ -27,7 +27,7 @@ var diskRoutes = []route{
 	{"GET", "/disks/{id}/permissions", permissionsOf("disk", "disks", "id")},
 }
 
-// scheduleDisk locks a disk until an operation on it ends.
+// scheduleDisk schedules the end of an operation on a disk, and locks the disk until then.
 func (s *Engine) scheduleDisk(d *store.Disk, status string, in time.Duration) {
 	d.Status, d.Until = store.StatusLocked, store.Transition{Status: status, At: s.now().Add(in)}
 	s.store.Disks.Put(d.ID, d)
@@ -56,7 +56,7 @@ func (s *Engine) startDiskTimer(d *store.Disk) {
 	})
 }
 
-// dropDisk removes a disk from the inventory, with its content and its attachments.
+// dropDisk removes a disk with its content and its attachments from the inventory.
 func (s *Engine) dropDisk(d *store.Disk) {
 	for _, a := range s.store.AttachmentsOfDisk(d.ID) {
 		s.store.Attachments.Drop(a.Owner + "/" + d.ID)
@@ -69,7 +69,7 @@ func (s *Engine) dropDisk(d *store.Disk) {
 	s.callGuest(func() { s.settings.Guest.HandleDiskRemoval(id) })
 }
 
-// removeLater removes a disk after a delay, locked meanwhile. Its template stays in use until then.
+// removeLater removes a disk after a delay, and locks it until then. Its template stays in use until then.
 func (s *Engine) removeLater(d *store.Disk) {
 	for _, a := range s.store.AttachmentsOfDisk(d.ID) {
 		s.store.Attachments.Drop(a.Owner + "/" + d.ID)
@@ -166,7 +166,8 @@ func disksWhere(c *call, match func(*store.Disk) bool) (*wire.Element, error) {
 		diskFields(c), diskDocument)
 }
 
-// listDisks includes disks of templates. The disks of their VMs have the same alias.
+// listDisks lists all disks, including those of templates. The disks of a template's VMs have the same alias as the
+// template's disks.
 func listDisks(c *call) (*wire.Element, error) { return disksWhere(c, nil) }
 
 func (c *call) findDisk() (*store.Disk, error) { return findRow(c.store.Disks, c.pathID("id")) }
@@ -198,7 +199,7 @@ func (c *call) domainFor(in *wire.Element, command string) (*store.StorageDomain
 		return found, nil
 	case wire.RefID(named[0]) == "":
 		return nil, wire.EntityNotFound(named[0].Value("name"))
-	case command == addDiskCommand: // looked up before the command begins
+	case command == addDiskCommand: // the engine looks up the domain before the command begins
 		return nil, wire.EntityNotFound(wire.RefID(named[0]))
 	default:
 		return nil, wire.Invalid("Cannot %s. Storage Domain doesn't exist.", command)
@@ -206,7 +207,7 @@ func (c *call) domainFor(in *wire.Element, command string) (*store.StorageDomain
 }
 
 // checkDomain checks that a storage domain is active, supports the disk's format, and has enough space. The text for an
-// inactive domain is the engine's, but was not recorded.
+// inactive domain follows the engine, but no recording confirms it.
 func (c *call) checkDomain(d *store.Disk, domain *store.StorageDomain, needs int64, command string) error {
 	if domain.Maintenance {
 		return wire.Conflict("Cannot %s. The relevant Storage Domain's status is Maintenance.", command)
@@ -227,7 +228,7 @@ func (c *call) checkDomain(d *store.Disk, domain *store.StorageDomain, needs int
 	return c.checkFreeSpace(domain, needs)
 }
 
-// checkFreeSpace rejects a size exceeding the free space of a storage domain.
+// checkFreeSpace rejects a size larger than the free space of the storage domain.
 func (c *call) checkFreeSpace(domain *store.StorageDomain, needs int64) error {
 	if used, _ := c.store.Usage(domain.ID); domain.Bytes-used < needs {
 		return wire.Conflict("Cannot add Virtual Disk. Low disk space on Storage Domain %s.", domain.Name)
@@ -236,7 +237,7 @@ func (c *call) checkFreeSpace(domain *store.StorageDomain, needs int64) error {
 	return nil
 }
 
-// checkTotalSpace checks that several disks together fit on their storage domains.
+// checkTotalSpace rejects disks without enough space for all of them together on their storage domains.
 func (c *call) checkTotalSpace(disks []*store.Disk) error {
 	needs := map[string]int64{}
 	for _, d := range disks {
@@ -252,7 +253,7 @@ func (c *call) checkTotalSpace(disks []*store.Disk) error {
 	return nil
 }
 
-// checkSameCenter rejects moving a disk to another data center.
+// checkSameCenter rejects the move of a disk to another data center.
 func (c *call) checkSameCenter(d *store.Disk, domain *store.StorageDomain) error {
 	if c.store.StorageDomains.Get(d.Domain).DataCenter != domain.DataCenter {
 		return wire.Conflict("Cannot move Virtual Disk. The storage domain %s is in another data center.", domain.Name)
@@ -261,8 +262,8 @@ func (c *call) checkSameCenter(d *store.Disk, domain *store.StorageDomain) error
 	return nil
 }
 
-// newDisk returns the disk described by a document, not stored yet. Refusals are in the order of the engine's
-// AddDiskCommand. The texts for a missing storage domain and for a used ID are from the engine's source.
+// newDisk returns the disk described by a document, but does not store it. Refusals are in the order of the engine's
+// AddDiskCommand. The texts for a missing storage domain and for a used ID are from the engine's sources.
 func (c *call) newDisk(in *wire.Element) (*store.Disk, error) {
 	domain, err := c.domainFor(in, addDiskCommand)
 	if err != nil {
@@ -304,7 +305,7 @@ func (c *call) newDisk(in *wire.Element) (*store.Disk, error) {
 	return made, nil
 }
 
-// checkNewDisk rejects an impossible disk.
+// checkNewDisk rejects a disk that the engine cannot create.
 func (c *call) checkNewDisk(made *store.Disk, domain *store.StorageDomain) error {
 	if made.ID == store.BlankTemplateID || utf8.RuneCountInString(made.Name) > maxDiskAlias ||
 		utf8.RuneCountInString(made.Description) > maxDiskDescription {
@@ -333,7 +334,7 @@ func (c *call) checkNewDisk(made *store.Disk, domain *store.StorageDomain) error
 
 const (
 	addDiskCommand = "add Virtual Disk"
-	// Limits of a disk's texts.
+	// These constants limit the lengths of a disk's texts.
 	maxDiskAlias       = 255
 	maxDiskDescription = 500
 )
@@ -360,8 +361,8 @@ func addDisk(c *call) (*wire.Element, error) {
 	return c.answerCreated(diskDocument(c, made)), nil
 }
 
-// lockedDisk returns the error for changing a disk in use by another operation. As in the engine, the disk's name is
-// missing.
+// lockedDisk returns the error for a change of a disk while another operation uses the disk. As in the engine's text,
+// the disk's name is missing.
 func lockedDisk(command string) error {
 	return wire.Conflict(
 		"Cannot %s: The following disks are locked: ${diskAliases}. Please try again in a few minutes.",
@@ -369,7 +370,7 @@ func lockedDisk(command string) error {
 	)
 }
 
-// checkDiskFree rejects a change of a disk in transfer or locked.
+// checkDiskFree rejects a change of a disk that is locked or in transfer.
 func (c *call) checkDiskFree(d *store.Disk, command string) error {
 	for _, t := range c.store.Transfers.Rows {
 		if t.Disk == d.ID && !hasEnded(t) {
@@ -384,11 +385,12 @@ func (c *call) checkDiskFree(d *store.Disk, command string) error {
 	return nil
 }
 
-// growable are the VM statuses allowing disks to grow.
+// growable are the VM statuses in which a disk can grow.
 var growable = []string{store.StatusUp, store.StatusDown}
 
-// editDisk applies a document to a disk: its alias, and a larger size. Any change locks the disk briefly. Refusals are
-// in the order of the engine's UpdateDiskCommand. The texts about shareable disks are from its source.
+// editDisk applies a document to a disk: it can change the alias and increase the size. Any change locks the disk
+// briefly. Refusals are in the order of the engine's UpdateDiskCommand. The texts about shareable disks are from the
+// engine's sources.
 func (c *call) editDisk(d *store.Disk, in *wire.Element) error {
 	if err := c.checkDiskFree(d, "edit Virtual Disk"); err != nil {
 		return err
@@ -440,7 +442,8 @@ func (c *call) editDisk(d *store.Disk, in *wire.Element) error {
 	return nil
 }
 
-// checkShareable rejects sharing an unsuitable disk, and unsharing a disk shared by several VMs.
+// checkShareable rejects sharing of an unsuitable disk. It also rejects the end of sharing while several VMs use the
+// disk.
 func (c *call) checkShareable(d *store.Disk, shareable bool) error {
 	attached := c.store.AttachmentsOfDisk(d.ID)
 	switch {
@@ -460,7 +463,7 @@ func (c *call) checkShareable(d *store.Disk, shareable bool) error {
 	}
 }
 
-// updateDisk answers with the old version of the disk.
+// updateDisk changes a disk, and answers with the disk as it was before.
 func updateDisk(c *call) (*wire.Element, error) {
 	d, err := c.findDisk()
 	if err != nil {
@@ -494,7 +497,7 @@ func removeDisk(c *call) (*wire.Element, error) {
 }
 
 // checkRemovable rejects removals, in the order of the engine's RemoveDiskCommand. The texts about a template's disks
-// are from the engine's source.
+// are from the engine's sources.
 func (c *call) checkRemovable(d *store.Disk) error {
 	if err := c.checkDiskFree(d, "remove Virtual Disk"); err != nil {
 		return err
@@ -515,7 +518,7 @@ func (c *call) checkRemovable(d *store.Disk) error {
 	return nil
 }
 
-// copyDisk creates a disk with the same content, or copies a template's disk to another storage domain.
+// copyDisk creates a disk with the same content. For a template's disk, it adds a storage domain to the disk.
 func copyDisk(c *call) (*wire.Element, error) {
 	d, err := c.findDisk()
 	if err != nil {
@@ -541,7 +544,7 @@ func copyDisk(c *call) (*wire.Element, error) {
 	}
 
 	answer := wire.Ref("disk", "disks", d.ID)
-	if c.store.IsTemplateDisk(d) { // the same disk on one more storage domain, regardless of the requested name
+	if c.store.IsTemplateDisk(d) { // the disk gets one more storage domain, whatever name the request has
 		if d.IsOnDomain(domain.ID) {
 			return nil, wire.Conflict("Cannot copy Virtual Disk. One of the Template Images already exists.")
 		}
@@ -573,7 +576,8 @@ func copyDisk(c *call) (*wire.Element, error) {
 	return c.answerComplete(answer), nil
 }
 
-// moveDisk moves a disk. The text about a disk already there is from the engine's source.
+// moveDisk moves a disk to another storage domain. The text about a disk already on this domain is from the engine's
+// sources.
 func moveDisk(c *call) (*wire.Element, error) {
 	d, err := c.findDisk()
 	if err != nil {
@@ -613,14 +617,15 @@ func moveDisk(c *call) (*wire.Element, error) {
 	return c.answerComplete(), nil
 }
 
-// copied is a disk of a new VM.
+// copied is a disk of a new VM, made from a template's disk.
 type copied struct {
 	disk       *store.Disk
 	attachment *store.Attachment
 }
 
-// copyDisks creates the disks of a VM from its template's: dependent on them, or as copies. They are not stored yet. A
-// request changes all of them or none. They keep the template's aliases, and copies also the allocation.
+// copyDisks creates the disks of a VM from its template's disks: as dependent disks, or as copies. It does not store
+// them. A request changes all of these disks or none. All of them keep the alias of the template's disk. Copies also
+// keep its allocation.
 func (c *call) copyDisks(v *store.VM, source *store.Template, overrides []*wire.Element, clone bool) ([]copied, error) {
 	changes := map[string]*wire.Element{}
 
@@ -669,8 +674,8 @@ func (c *call) copyDisks(v *store.VM, source *store.Template, overrides []*wire.
 	return out, c.checkTotalSpace(all)
 }
 
-// firstActiveDomain returns the first active storage domain of a template's disk, or its first one if none is active.
-// This follows the engine's sources; it was not recorded.
+// firstActiveDomain returns the first active storage domain of a template's disk. If none is active, it returns the
+// first one. This follows the engine's sources; no recording confirms it.
 func (c *call) firstActiveDomain(d *store.Disk) string {
 	for _, id := range append([]string{d.Domain}, d.Copies...) {
 		if !c.store.StorageDomains.Get(id).Maintenance {
@@ -681,7 +686,7 @@ func (c *call) firstActiveDomain(d *store.Disk) string {
 	return d.Domain
 }
 
-// copyOfDisk returns the VM's disk for one of its template's.
+// copyOfDisk returns a new VM's disk for one of its template's disks.
 func (c *call) copyOfDisk(origin *store.Disk, in *wire.Element, clone bool) (*store.Disk, error) {
 	made := &store.Disk{
 		ID:          store.NewID(),
@@ -723,7 +728,7 @@ func (c *call) copyOfDisk(origin *store.Disk, in *wire.Element, clone bool) (*st
 
 	domain := c.store.StorageDomains.Get(made.Domain)
 	switch {
-	// the named disk is the template's, with the request's changes
+	// The request refers to the template's disk, with changes.
 	case !clone && in != nil && cmp.Or(in.Value("format"), origin.Format) == "raw":
 		return nil, wire.Invalid("Cannot add VM. Thin provisioned template disks can not be defined as Raw.")
 	case !clone && !origin.IsOnDomain(domain.ID):
@@ -740,5 +745,5 @@ func (c *call) copyOfDisk(origin *store.Disk, in *wire.Element, clone bool) (*st
 	return made, c.checkDomain(made, domain, made.Actual, "add VM")
 }
 
-// thinBytes is the size of an empty thin disk.
+// thinBytes is the size of an empty thin disk in bytes.
 const thinBytes = 200704

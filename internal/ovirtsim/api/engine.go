@@ -13,30 +13,30 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// defaultVersion is the version of the engine to imitate.
+// defaultVersion is the version of the imitated engine, unless the inventory names another one.
 const defaultVersion = "4.5.8"
 
 // Settings are the settings of an engine at its start.
 type Settings struct {
-	// Address of the engine, host:port.
+	// Address is the address of the engine, as host:port.
 	Address string
-	// CA and Certificate in PEM, and the public keys of both for SSH, by their names for pki-resource.
+	// CA and Certificate are in PEM. SSHKeys holds the public keys of both for SSH, by their names for pki-resource.
 	CA, Certificate []byte
 	SSHKeys         map[string][]byte
 	// TokenLifetime is the lifetime of a session.
 	TokenLifetime time.Duration
 	Timings       Timings
-	// Clock for everything with a duration; nil means the machine's.
+	// Clock measures everything with a duration; nil means the machine's clock.
 	Clock Clock
-	// Guest runs in the VMs; nil means that VMs start, but do nothing.
+	// Guest runs in the VMs; nil means that VMs start, but that nothing runs in them.
 	Guest Guest
 	// Images is the folder of uploaded images.
 	Images string
-	// Keycloak means that the engine's users are Keycloak's; see keycloak.go.
+	// Keycloak reports that the engine's users come from Keycloak; see keycloak.go.
 	Keycloak bool
-	// Changed is called after changes other than requests.
+	// Changed is called after every change not made by a request.
 	Changed func()
-	// GuestFault reports whether a fault of this kind should affect a VM now.
+	// GuestFault reports whether a fault of this kind affects a VM now.
 	GuestFault func(kind, vmName string) bool
 }
 
@@ -47,13 +47,13 @@ type Engine struct {
 	mux        *http.ServeMux
 	ctx        context.Context
 	cancel     context.CancelFunc
-	guestCalls chan func() // in order
+	guestCalls chan func() // in the order of their events
 
 	// mu guards the store.
 	mu    sync.Mutex
 	store *store.Store
-	// earlySearches maps texts of searches for missing tags to their times; mu guards it. An engine forgets them on a
-	// restart.
+	// earlySearches maps the text of each search for a missing tag to the time of the search; mu guards it. A restart
+	// empties it, as in an engine.
 	earlySearches map[string]time.Time
 
 	// sessionsMu guards the sessions.
@@ -62,8 +62,8 @@ type Engine struct {
 	logins     int
 }
 
-// NewEngine returns an engine based on a store. If the store is new, it adds the VMs and affinity groups of the
-// inventory. A resumed store continues its pending operations. Close stops the engine.
+// NewEngine returns an engine based on a store. For a new store, it adds the VMs and affinity groups of the inventory.
+// For a resumed store, it continues the pending operations. Close stops the engine.
 func NewEngine(settings Settings, from *store.Store, inventory inventory.Inventory, resumed bool) (*Engine, error) {
 	if settings.Clock == nil {
 		settings.Clock = systemClock{}
@@ -87,7 +87,8 @@ func NewEngine(settings Settings, from *store.Store, inventory inventory.Invento
 	return s, nil
 }
 
-// engineStarted is the code of the start event (VDC_START in the engine's sources). So every engine has events.
+// engineStarted is the code of the event for an engine's start (VDC_START in the engine's sources). This event ensures
+// that every engine has events.
 const engineStarted = 1
 
 // resumeOrSeed resumes a store, or fills a new one.
@@ -123,7 +124,7 @@ func (s *Engine) Guest() Guest { return s.settings.Guest }
 // now returns the time of the engine's clock.
 func (s *Engine) now() time.Time { return s.settings.Clock.Now() }
 
-// Done returns a channel closed when the engine stops.
+// Done returns a channel that closes when the engine stops.
 func (s *Engine) Done() <-chan struct{} { return s.ctx.Done() }
 
 // Lock gives the caller exclusive access to the store, until Unlock.
@@ -159,7 +160,7 @@ func (s *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveOther answers calls outside the API; none needs a session.
+// serveOther answers calls outside the API. None of them needs a session.
 func (s *Engine) serveOther(w http.ResponseWriter, r *http.Request) {
 	method := r.Method
 	if method == http.MethodHead {
@@ -185,7 +186,7 @@ func (s *Engine) serveOther(w http.ResponseWriter, r *http.Request) {
 		}
 
 		_, _ = w.Write([]byte("DB Up!Welcome to Health Status!"))
-	case "GET ": // the entry point of browsers
+	case "GET ": // the page at which browsers enter
 		s.redirectToLogin(w, r)
 	case "GET /login":
 		s.serveLoginPage(w, r)
@@ -194,7 +195,7 @@ func (s *Engine) serveOther(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// redirectToLogin redirects a browser to the login.
+// redirectToLogin redirects a browser to the login page.
 func (s *Engine) redirectToLogin(w http.ResponseWriter, r *http.Request) {
 	if !strings.HasSuffix(strings.SplitN(r.RequestURI, "?", 2)[0], "/") {
 		w.Header().Set("Location", s.URL()+"/")
@@ -213,9 +214,10 @@ func (s *Engine) redirectToLogin(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusFound)
 }
 
-// serveLoginPage is the login page for browsers.
+// serveLoginPage serves the login page for browsers.
 func (s *Engine) serveLoginPage(w http.ResponseWriter, r *http.Request) {
-	// Not recorded. The client of the released provider expects endless redirects without cookies.
+	// No recording confirms this. The client in the released provider expects endless redirects for requests without
+	// cookies.
 	if _, err := r.Cookie(sessionCookie); err != nil {
 		w.Header().Set("Location", s.URL()+"/")
 		w.WriteHeader(http.StatusFound)

@@ -7,9 +7,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file contains the parameter follow: it replaces links in a response by their targets.
+// This file contains the parameter follow. It replaces links in a response by the objects at their targets.
 
-// followLinks replaces links by their targets, as requested with ?follow=nics,disk_attachments.disk.
+// followLinks replaces links in a document by their targets, as requested with ?follow=nics,disk_attachments.disk.
 func (c *call) followLinks(document *wire.Element) (*wire.Element, error) {
 	for _, path := range strings.Split(c.query.Get("follow"), ",") {
 		if path = strings.TrimSpace(path); path == "" {
@@ -29,11 +29,11 @@ func (c *call) followLinks(document *wire.Element) (*wire.Element, error) {
 	return document, nil
 }
 
-// group holds the objects of one list. Equal references in it share their target.
+// group holds the objects of one list. Equal references in a list share their target.
 type group []*wire.Element
 
-// followPath follows a path from the objects of all groups. The engine follows an object's links once: a copy in
-// another list keeps its references.
+// followPath follows a path from the objects of all groups. The engine follows an object's links once, so a copy of the
+// object in another list keeps its references.
 func (c *call) followPath(groups []group, path []string) error {
 	for _, segment := range path {
 		seen := map[string]*wire.Element{}
@@ -54,7 +54,7 @@ func (c *call) followPath(groups []group, path []string) error {
 				switch {
 				case err != nil:
 					return err
-				case !known: // even if only one of many lacks it, such as a VM without a host
+				case !known: // an error even if only one of many objects lacks the link, such as a VM without a host
 					return wire.BrokenPage()
 				case one != nil:
 					inGroup = append(inGroup, one)
@@ -74,8 +74,8 @@ func (c *call) followPath(groups []group, path []string) error {
 	return nil
 }
 
-// expandLink replaces one link, or the references in one list. It returns the new object, or the items of the list.
-// shared holds the targets already expanded for others of the group, by link.
+// expandLink replaces one link, or the references in one list. It returns the new object, or the items of the list. The
+// parameter shared maps links to targets already expanded for other objects of the group.
 func (c *call) expandLink(
 	target *wire.Element, segment string, shared map[string]*wire.Element,
 ) (one *wire.Element, list group, known bool, err error) {
@@ -142,7 +142,7 @@ func (c *call) resolveItems(list *wire.Element) error {
 	return nil
 }
 
-// resolveLink runs the GET of a link within this call and its lock.
+// resolveLink makes the GET request of a link as part of this call, under the same lock.
 func (c *call) resolveLink(path string) (*wire.Element, error) {
 	r, err := http.NewRequestWithContext(c.r.Context(), http.MethodGet, path, nil)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// Problems of guests, as named by faults.
+// These constants are the problems of guests, by their names in faults.
 const (
 	GuestNeverBoots      = "never-boots"
 	GuestLostBoot        = "lost-boot"
@@ -22,7 +22,7 @@ const (
 	GuestCrashes         = "crashes"
 )
 
-// Results of Boot for guests ending by themselves.
+// These errors are results of Boot for guests that end by themselves.
 var (
 	ErrPoweredOff = errors.New("the guest has powered itself off")
 	ErrCrashed    = errors.New("the guest has crashed")
@@ -30,17 +30,18 @@ var (
 
 // Guest runs inside the VMs.
 type Guest interface {
-	// Boot runs the guest until ctx ends. Otherwise it returns why the guest did not come up, ErrPoweredOff or
-	// ErrCrashed. It calls ready with the guest agent's report once the network is configured, and after each change.
+	// Boot runs the guest until ctx ends. It calls ready with the guest agent's report after the network is configured,
+	// and after each change. If the guest ends earlier, Boot returns ErrPoweredOff, ErrCrashed, or the reason why the
+	// guest did not come up.
 	Boot(ctx context.Context, machine GuestVM, ready func(store.AgentReport)) error
-	// Shutdown asks the guest of a VM to power itself off, and reports whether it does so by itself. If not, the engine
-	// considers it off after a while. It is called under the lock.
+	// Shutdown asks the guest of a VM to power itself off, and reports whether it does so by itself. If it does not,
+	// the engine considers the guest off after a while. The engine calls Shutdown under its lock.
 	Shutdown(vmID string) bool
 	// HandleHalt is called after the VM was powered off, or has crashed.
 	HandleHalt(vmID string)
 	// HandleRemoval is called after the VM was deleted.
 	HandleRemoval(vmID string)
-	// SetDisks is called after the plugged disks of a running VM changed.
+	// SetDisks is called after a change of the plugged disks of a running VM.
 	SetDisks(vmID string, disks []GuestDisk)
 	// HandleDiskRemoval is called after a disk was deleted.
 	HandleDiskRemoval(diskID string)
@@ -53,44 +54,45 @@ type Guest interface {
 	Close()
 }
 
-// GuestDisk is a disk of a guest other than the boot disk.
+// GuestDisk is a disk of a guest, except the boot disk.
 type GuestDisk struct {
 	ID string
-	// Interface is virtio, virtio_scsi or another one, from the attachment.
+	// Interface is virtio, virtio_scsi or another interface, from the attachment.
 	Interface string
-	// Size in bytes.
+	// Size is the size in bytes.
 	Size     int64
 	ReadOnly bool
 }
 
-// GuestVM is all the engine's data for a guest.
+// GuestVM holds the engine's data for a guest.
 type GuestVM struct {
-	// ID is the VM's UUID, visible to the guest as its DMI product UUID.
+	// ID is the VM's UUID. The guest sees it as its DMI product UUID.
 	ID string
-	// Name of the VM in the engine.
+	// Name is the name of the VM in the engine.
 	Name string
-	// RootDisk is the UUID of the boot disk, because a guest's state is on its disk.
+	// RootDisk is the UUID of the boot disk. It identifies the guest's state, because the state is on this disk.
 	RootDisk string
 	// Disks are the other plugged disks.
 	Disks []GuestDisk
-	// Ignition reports user data for Ignition; otherwise it is for cloud-init.
+	// Ignition reports whether the user data is for Ignition instead of cloud-init.
 	Ignition bool
-	// DriveID is the instance ID on the drive of this run, the same until the VM is down; "" without a drive.
+	// DriveID is the instance ID on the drive with the initialization. It stays the same until the VM is down; "" means
+	// no drive.
 	DriveID string
-	// UserData is the custom script of the initialization on the drive of this run, or "".
+	// UserData is the custom script on the drive of this run, or "".
 	UserData string
-	// HostName from this initialization.
+	// HostName is the host name on this drive.
 	HostName string
-	// NICs configured by this initialization. An Ignition guest does not see them, because the engine passes them to
-	// cloud-init only.
+	// NICs are the NIC configurations on this drive. An Ignition guest does not see them, because the engine passes
+	// them only to cloud-init.
 	NICs []GuestNIC
-	// DNSServers and SearchDomains from this initialization, also for cloud-init only.
+	// DNSServers and SearchDomains are on this drive. The engine passes them only to cloud-init, too.
 	DNSServers, SearchDomains []string
 	// KubernetesVersion is the version of kubelet and kubeadm in the image; "" means none.
 	KubernetesVersion string
 	// IgnitionVersion is the highest Ignition specification supported by the image, such as 3.4.0; "" means 3.4.0.
 	IgnitionVersion string
-	// Image is the vendor of the image, such as ock; "" is an image with every program.
+	// Image is the vendor of the image, such as ock; "" means an image with every program.
 	Image string
 	// Interfaces are the VM's plugged and linked network devices, in the guest's order.
 	Interfaces []GuestInterface
@@ -98,51 +100,51 @@ type GuestVM struct {
 
 // GuestNIC is one NIC configuration of a VM's initialization.
 type GuestNIC struct {
-	// Interface is the guest's name of it.
+	// Interface is the guest's name of the device.
 	Interface string
 	// BootProtocol is static, dhcp or none.
 	BootProtocol string
-	// Address, Netmask (dotted) and Gateway for IPv4.
+	// Address, Netmask (dotted) and Gateway are for IPv4.
 	Address, Netmask, Gateway string
 	// IPv6BootProtocol is static, dhcp, none or "".
 	IPv6BootProtocol string
-	// IPv6Address, IPv6Prefix (its length) and IPv6Gateway for IPv6.
+	// IPv6Address, IPv6Prefix (the length of the prefix) and IPv6Gateway are for IPv6.
 	IPv6Address, IPv6Prefix, IPv6Gateway string
 }
 
 // GuestInterface is a network device of a VM.
 type GuestInterface struct {
-	// Name in the guest: enp1s0, enp2s0, ...
+	// Name is the name in the guest: enp1s0, enp2s0, ...
 	Name string
-	// MAC address.
+	// MAC is the MAC address.
 	MAC string
-	// Network of the device.
+	// Network is the network of the device.
 	Network string
-	// DHCP is the available DHCP lease, as ADDRESS/BITS; "" without a DHCP server.
+	// DHCP is the address in the available DHCP lease, as ADDRESS/BITS; "" means no DHCP server.
 	DHCP string
-	// Gateway in the lease.
+	// Gateway is the gateway in the lease.
 	Gateway string
 	// SLAAC is the IPv6 prefix advertised by the network's router, or "".
 	SLAAC string
-	// Proxy is the only way from the network to registries; "" means direct access.
+	// Proxy is the proxy between the network and registries; "" means direct access.
 	Proxy string
-	// Router holds the addresses of the network's router, each as ADDRESS/BITS.
+	// Router holds the addresses of the network's router, in the form ADDRESS/BITS.
 	Router []string
 }
 
 // GuestNode is a Kubernetes node in a VM.
 type GuestNode struct {
-	// Name of the Node.
+	// Name is the name of the Node.
 	Name string `json:"name"`
-	// Endpoint of its cluster's control plane, host:port.
+	// Endpoint is the control plane's endpoint of the node's cluster, as host:port.
 	Endpoint string `json:"endpoint"`
-	// ControlPlane reports whether it runs an API server.
+	// ControlPlane reports whether the node runs an API server.
 	ControlPlane bool `json:"controlPlane"`
-	// Ready is the status of its Ready condition.
+	// Ready is the status of the node's Ready condition.
 	Ready string `json:"ready"`
 }
 
-// bootGuest starts the guest of the VM; the inventory must be locked.
+// bootGuest starts the guest of the VM. The caller must hold the lock.
 func (s *Engine) bootGuest(v *store.VM) {
 	if s.settings.Guest == nil {
 		return
@@ -188,20 +190,20 @@ func (s *Engine) runGuest(ctx context.Context, v *store.VM, machine GuestVM, qui
 	s.settings.Changed()
 }
 
-// handleGuestEnd handles a guest ending by itself; the inventory must be locked. A guest crashing during its shutdown
-// is off.
+// handleGuestEnd handles the end of a guest that ends by itself. The caller must hold the lock. A guest that crashes
+// during its shutdown counts as off.
 func (s *Engine) handleGuestEnd(v *store.VM, how error) {
 	if errors.Is(how, ErrCrashed) && v.Status != store.StatusPoweringDown {
 		s.CrashVM(v)
 	}
 
-	if v.Cancel != nil { // not ended by anything else yet
+	if v.Cancel != nil { // nothing else has ended it yet
 		s.haltGuest(v)
 		s.markDown(v)
 	}
 }
 
-// callGuest queues a call of the guest. Guests get their calls in the order of events, and without the lock.
+// callGuest queues a call to a guest. The engine makes these calls in the order of events, without holding the lock.
 func (s *Engine) callGuest(what func()) {
 	if s.settings.Guest == nil {
 		return
@@ -213,7 +215,7 @@ func (s *Engine) callGuest(what func()) {
 	}
 }
 
-// runGuestCalls makes the queued calls.
+// runGuestCalls makes the queued calls one after another.
 func (s *Engine) runGuestCalls() {
 	for {
 		select {
@@ -225,7 +227,7 @@ func (s *Engine) runGuestCalls() {
 	}
 }
 
-// guestVM returns the guest's environment: its devices, and the engine's user data for it.
+// guestVM returns the environment of a VM's guest: its devices, and the user data from the engine.
 func (s *Engine) guestVM(v *store.VM) GuestVM {
 	machine := GuestVM{
 		ID:                v.ID,
@@ -278,7 +280,7 @@ func (s *Engine) guestVM(v *store.VM) GuestVM {
 	return machine
 }
 
-// guestInterface returns a network device, with the services of its network.
+// guestInterface returns a network device with the services of its network.
 func (s *Engine) guestInterface(name string, n *store.NIC) GuestInterface {
 	device := GuestInterface{Name: name, MAC: n.MAC}
 	profile := s.store.VNICProfiles.Get(n.Profile)
@@ -297,7 +299,7 @@ func (s *Engine) guestInterface(name string, n *store.NIC) GuestInterface {
 	return device
 }
 
-// haltGuest ends the guest; the inventory must be locked.
+// haltGuest ends the guest. The caller must hold the lock.
 func (s *Engine) haltGuest(v *store.VM) {
 	v.Report = store.AgentReport{}
 	if v.Cancel != nil {
@@ -309,7 +311,7 @@ func (s *Engine) haltGuest(v *store.VM) {
 	s.callGuest(func() { s.settings.Guest.HandleHalt(id) })
 }
 
-// guestDisks returns the plugged disks of a VM except boot disks.
+// guestDisks returns the plugged disks of a VM, except the boot disk.
 func (s *Engine) guestDisks(v *store.VM) []GuestDisk {
 	var out []GuestDisk
 
@@ -325,7 +327,7 @@ func (s *Engine) guestDisks(v *store.VM) []GuestDisk {
 	return out
 }
 
-// passDisksToGuest passes the disks of a running VM to its guest; the inventory must be locked.
+// passDisksToGuest passes the disks of a running VM to its guest. The caller must hold the lock.
 func (s *Engine) passDisksToGuest(v *store.VM) {
 	if v == nil || v.Cancel == nil {
 		return

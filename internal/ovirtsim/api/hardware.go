@@ -17,8 +17,8 @@ func topologyElement(t store.Topology) *wire.Element {
 	return wire.El("topology").Num("cores", t.Cores).Num("sockets", t.Sockets).Num("threads", t.Threads)
 }
 
-// describeHardware adds hardware to a document. It omits a template's cluster defaults: architecture is the CPU's, and
-// full requests all elements.
+// describeHardware adds hardware to a document. For a template, it omits the defaults of the cluster. The architecture
+// is the CPU's; full requests all elements.
 func describeHardware(h *store.Hardware, out *wire.Element, architecture string, full bool) {
 	for _, e := range h.Settings.Kids {
 		if full || !slices.Contains(store.Costly, e.Name) {
@@ -61,11 +61,11 @@ func describeHardware(h *store.Hardware, out *wire.Element, architecture string,
 	}
 }
 
-// failure creates the refusals of a command, such as "Cannot add VM. ...".
+// failure creates the errors of a refused command, such as "Cannot add VM. ...".
 type failure func(format string, args ...any) error
 
-// changeHardware applies the elements of a request. made reports a new object: values derived from its memory then
-// change with the memory.
+// changeHardware applies the elements of a request to hardware. For a new object (made), values derived from the memory
+// size follow a change of the memory size.
 func (c *call) changeHardware(h *store.Hardware, in *wire.Element, made bool, home *store.Cluster, fail failure) error {
 	for path, field := range map[string]*bool{
 		"soundcard_enabled": &h.Soundcard, "delete_protected": &h.DeleteProtected, "console.enabled": &h.Console,
@@ -78,7 +78,7 @@ func (c *call) changeHardware(h *store.Hardware, in *wire.Element, made bool, ho
 
 	h.Type = cmp.Or(in.Value("type"), h.Type)
 	if os := in.Value("os", "type"); os != "" {
-		h.OSType = "other" // the engine stores unknown values as this
+		h.OSType = "other" // the engine stores unknown values as "other"
 		if catalog().osNamed(os) != nil {
 			h.OSType = os
 		}
@@ -150,12 +150,12 @@ func (c *call) changeCPU(h *store.Hardware, in *wire.Element) error {
 const (
 	maxThreads = 8
 	maxCPUs    = 710
-	// maxPlatformMiB is the platform's memory limit.
+	// maxPlatformMiB is the platform's memory limit in MiB.
 	maxPlatformMiB = 64 << 20
 )
 
-// changeMemory applies sizes, cut to MiB. For a new object, the maximum and the guaranteed memory follow the memory.
-// For an existing one, they stay.
+// changeMemory applies memory sizes, rounded down to MiB. For a new object, the maximum and the guaranteed memory
+// follow the memory size. For an existing object, they stay unchanged.
 func (c *call) changeMemory(h *store.Hardware, in *wire.Element, made bool, fail failure) error {
 	policy := in.Get("memory_policy")
 	asked := in.Value("memory") != ""
@@ -200,7 +200,7 @@ func (c *call) changeMemory(h *store.Hardware, in *wire.Element, made bool, fail
 	return nil
 }
 
-// asConflict turns a refusal into a 409.
+// asConflict changes the status of a refusal to 409.
 func asConflict(err error) error {
 	if refused, ok := err.(*wire.Refusal); ok { //nolint:errorlint // made just before
 		refused.Status = http.StatusConflict
@@ -216,8 +216,8 @@ const predefinedProperties = `sap_agent=^(true|false)$;sndbuf=^[0-9]+$;` +
 	`scsi_hostdev=^(scsi_generic|scsi_block|scsi_hd|virtio_blk_pci)$;nvram_template=^.*$;` +
 	`extra_cpu_flags=^([+-]?[a-zA-Z0-9_-]+)(,[+-]?[a-zA-Z0-9_-]+)*$`
 
-// knownProperties are the custom properties available to VMs. They include mdev_type, accepted but not listed by the
-// engine.
+// knownProperties are the custom properties available to VMs. They include mdev_type, because the engine accepts this
+// property without listing it.
 var knownProperties = sync.OnceValue(func() map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{"mdev_type": regexp.MustCompile(".*")}
 
@@ -229,7 +229,8 @@ var knownProperties = sync.OnceValue(func() map[string]*regexp.Regexp {
 	return out
 })
 
-// changeProperties replaces the custom properties. It ignores properties without a value. The first of duplicates wins.
+// changeProperties replaces the custom properties of the hardware. It ignores properties without a value. Of several
+// properties with one name, it uses the first.
 func changeProperties(h *store.Hardware, in *wire.Element, fail failure) error {
 	if !in.Has("custom_properties") {
 		return nil
@@ -264,7 +265,7 @@ func changeProperties(h *store.Hardware, in *wire.Element, fail failure) error {
 	return nil
 }
 
-// withoutStop removes the period after "Cannot add VM", for messages continuing the sentence.
+// withoutStop removes the period after "Cannot add VM" for messages that continue the sentence.
 func withoutStop(err error) error {
 	if refused, ok := err.(*wire.Refusal); ok { //nolint:errorlint // made just before
 		refused.Detail = strings.Replace(refused.Detail, "VM. if", "VM if", 1)
@@ -273,7 +274,7 @@ func withoutStop(err error) error {
 	return err
 }
 
-// changePlacement applies a placement policy. It replaces the set of hosts, even by an empty one.
+// changePlacement applies a placement policy. It replaces the set of hosts, even with an empty set.
 func (c *call) changePlacement(h *store.Hardware, in *wire.Element, home *store.Cluster, fail failure) error {
 	policy := in.Get("placement_policy")
 	if policy == nil {
@@ -299,7 +300,8 @@ func (c *call) changePlacement(h *store.Hardware, in *wire.Element, home *store.
 	return nil
 }
 
-// changeLease checks a lease. With a lease, a VM is always killed on storage failure, even after the lease was removed.
+// changeLease checks and applies a lease. A lease makes the engine kill the VM on a storage failure, even after the
+// lease is removed.
 func (c *call) changeLease(h *store.Hardware, in *wire.Element, fail failure) error {
 	if given := h.Settings.Get("lease", "storage_domain"); given.Has("name") && h.LeaseDomain() == "" {
 		domain := findReferred(c.store.StorageDomains, given, func(d *store.StorageDomain) string { return d.Name })
@@ -328,7 +330,7 @@ func (c *call) changeLease(h *store.Hardware, in *wire.Element, fail failure) er
 	return nil
 }
 
-// changeSettings merges the passive elements of a request into the existing ones.
+// changeSettings merges the elements of a request without a field of their own into the existing settings.
 func (c *call) changeSettings(h *store.Hardware, in *wire.Element, fail failure) error {
 	h.Settings = h.Settings.Clone()
 
@@ -340,7 +342,7 @@ func (c *call) changeSettings(h *store.Hardware, in *wire.Element, fail failure)
 
 		passive := withoutElements(e, store.TypedSettings[name])
 		if len(passive.Kids) < len(e.Kids) && len(passive.Kids) == 0 {
-			continue // all parts sent are stored elsewhere
+			continue // other fields store all parts of this element
 		}
 
 		h.Settings.MergeRequest(wire.El("vm").Add(passive), nil)
@@ -376,7 +378,7 @@ func (c *call) changeSettings(h *store.Hardware, in *wire.Element, fail failure)
 		)
 	}
 
-	firmware := h.Settings.Value("bios", "type") // empty means the cluster's, UEFI
+	firmware := h.Settings.Value("bios", "type") // an empty type means the cluster's type, UEFI
 	legacy := strings.HasSuffix(firmware, "_sea_bios")
 	if in.IsTrue("tpm_enabled") && (legacy || !catalog().supportsTPM(h.OSType)) {
 		return fail(
@@ -389,7 +391,7 @@ func (c *call) changeSettings(h *store.Hardware, in *wire.Element, fail failure)
 	return nil
 }
 
-// timeZoneRegions are the first parts of time zones for guests other than Windows.
+// timeZoneRegions are the first parts of the names of time zones, for guests other than Windows.
 var timeZoneRegions = []string{
 	"Africa",
 	"America",
@@ -404,7 +406,7 @@ var timeZoneRegions = []string{
 	"Pacific",
 }
 
-// withoutElements returns a copy of a structure without some of its elements.
+// withoutElements returns a copy of an element without the named child elements.
 func withoutElements(e *wire.Element, names []string) *wire.Element {
 	out := e.Clone()
 	out.Kids = slices.DeleteFunc(out.Kids, func(kid *wire.Element) bool { return slices.Contains(names, kid.Name) })

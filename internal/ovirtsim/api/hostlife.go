@@ -69,7 +69,7 @@ func (s *Engine) StartMaintenance(h *store.Host) error {
 	return nil
 }
 
-// failMigrationsTo ends migrations to a host no longer available.
+// failMigrationsTo ends the migrations to an unavailable host.
 func (s *Engine) failMigrationsTo(h *store.Host) {
 	for _, v := range s.store.VMs.Rows {
 		if v.Destination == h.ID {
@@ -83,8 +83,8 @@ func (s *Engine) failMigrationsTo(h *store.Host) {
 	}
 }
 
-// drainHosts migrates VMs off hosts preparing for maintenance, as far as other hosts have room now. It completes the
-// maintenance of empty hosts. It is called whenever a VM reaches a stable status.
+// drainHosts migrates VMs off hosts in preparation for maintenance, as far as other hosts have room. It completes the
+// maintenance of hosts without VMs. The engine calls it whenever a VM reaches a stable status.
 func (s *Engine) drainHosts() {
 	for _, h := range s.store.Hosts.Rows {
 		if h.Status != store.HostPreparing {
@@ -94,7 +94,7 @@ func (s *Engine) drainHosts() {
 		vms := s.vmsOn(h.ID)
 		for _, v := range vms {
 			if v.Status == store.StatusUp {
-				_ = s.startMigration(v, "") // no host has room now, so it waits
+				_ = s.startMigration(v, "") // if no host has room now, the VM waits
 			}
 		}
 
@@ -110,7 +110,7 @@ func (s *Engine) setHostStatus(h *store.Host, status string) {
 	s.recordEvent(13, "normal", "Status of host "+h.Name+" was set to "+status+".", eventOf{host: h.ID})
 }
 
-// fenceHost handles the power management of a host: a restart ends its VMs.
+// fenceHost handles the power management of a host. A restart of the host ends its VMs.
 func fenceHost(c *call) (*wire.Element, error) {
 	h, err := c.findHost()
 	if err != nil {
@@ -130,7 +130,7 @@ func fenceHost(c *call) (*wire.Element, error) {
 	return c.answerComplete(), nil
 }
 
-// FailHost makes a host unreachable: its VMs are unknown until it is fenced.
+// FailHost makes a host unreachable. The status of its VMs is unknown until the host is fenced.
 func (s *Engine) FailHost(h *store.Host) {
 	h.Status, h.FailedAt = store.HostNonResponsive, s.now()
 	s.store.Hosts.Put(h.ID, h)
@@ -151,7 +151,7 @@ func (s *Engine) FailHost(h *store.Host) {
 	})
 }
 
-// failOverVMs marks the VMs of a lost host as down. Highly available ones start elsewhere.
+// failOverVMs marks the VMs of a lost host as down. It starts highly available VMs on other hosts.
 func (s *Engine) failOverVMs(h *store.Host) {
 	for _, v := range s.vmsOn(h.ID) {
 		if v.Status != store.StatusUnknown {
@@ -167,7 +167,7 @@ func (s *Engine) failOverVMs(h *store.Host) {
 	}
 }
 
-// RecoverHost brings a host back, from failure or from maintenance; the store must be locked.
+// RecoverHost brings a host back from failure or maintenance. The caller must hold the lock.
 func (s *Engine) RecoverHost(h *store.Host) {
 	s.failOverVMs(h)
 	s.setHostStatus(h, store.HostUp)

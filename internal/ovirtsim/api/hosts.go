@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file contains hosts as objects, and statistics. The life of hosts is in hostlife.go.
+// This file contains hosts as objects, and their statistics. The file hostlife.go contains the life of hosts.
 
 var hostRoutes = []route{
 	{"GET", "/disks/{id}/statistics", diskStatistics},
@@ -116,7 +116,7 @@ func getHost(c *call) (*wire.Element, error) {
 	return hostDocument(c, h), nil
 }
 
-// listHostNICs lists one interface with the management network, and one without a network.
+// listHostNICs lists two interfaces: one with the management network, and one without a network.
 func listHostNICs(c *call) (*wire.Element, error) {
 	h, err := findRow(c.store.Hosts, c.pathID("host"))
 	if err != nil {
@@ -175,7 +175,7 @@ func (c *call) managementNetwork(h *store.Host) string {
 	}
 }
 
-// listNetworkAttachments lists the management network, on the first interface.
+// listNetworkAttachments lists the attachment of the management network to the first interface.
 func listNetworkAttachments(c *call) (*wire.Element, error) {
 	h, err := findRow(c.store.Hosts, c.pathID("host"))
 	if err != nil {

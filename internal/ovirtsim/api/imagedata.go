@@ -17,14 +17,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// ticket is the data endpoint's view of a transfer.
+// ticket is the data endpoint's view of an image transfer.
 type ticket struct {
 	transfer        *store.ImageTransfer
 	path, direction string
 	size            int64
 }
 
-// recordProgress records the progress of a transfer: the received range.
+// recordProgress records the range of bytes that a transfer has received.
 func (s *Engine) recordProgress(t *ticket, first, end int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +66,7 @@ func addRange(ranges [][2]int64, first, end int64) [][2]int64 {
 	return append(out, [2]int64{first, end})
 }
 
-// serveImage is the data endpoint. It needs no session: knowing the ticket is sufficient.
+// serveImage is the endpoint for the data of images. It needs no session: knowing the ticket is sufficient.
 func (s *Engine) serveImage(w http.ResponseWriter, r *http.Request) {
 	id, extra, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, imagesPath), "/")
 	if r.Method == http.MethodOptions {
@@ -116,7 +116,7 @@ func (s *Engine) serveImage(w http.ResponseWriter, r *http.Request) {
 		}
 
 		writePlainError(w, refused.Detail, refused.Status)
-	case err != nil: // the connection broke, so there is no client to answer
+	case err != nil: // the connection broke, so no client waits for an answer
 		writePlainError(w, err.Error(), http.StatusInternalServerError)
 	default:
 		w.WriteHeader(http.StatusOK)
@@ -130,7 +130,7 @@ func (t *ticket) sendData(w http.ResponseWriter, r *http.Request) error {
 
 	file, err := os.Open(t.path)
 	switch {
-	case errors.Is(err, os.ErrNotExist): // nothing was ever sent
+	case errors.Is(err, os.ErrNotExist): // no client has sent data for this disk
 	case err != nil:
 		return err
 	default:
@@ -154,7 +154,7 @@ func (t *ticket) sendData(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// padded reads zeroes after the end of a file: the rest of the disk was never written.
+// padded reads zeroes after the end of a file, because no client has written the rest of the disk.
 type padded struct{ io.ReaderAt }
 
 func (p padded) ReadAt(into []byte, at int64) (int, error) {
@@ -167,14 +167,14 @@ func (p padded) ReadAt(into []byte, at int64) (int, error) {
 	return n, err
 }
 
-// writePlainError answers like the transfer daemon.
+// writePlainError writes a plain-text error in the form of the engine's transfer daemon.
 func writePlainError(w http.ResponseWriter, text string, status int) {
 	w.Header().Set("Content-Type", "text/plain; charset=UTF-8")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, text) //nolint:gosec // plain text
 }
 
-// dataError returns a refusal of the data endpoint.
+// dataError returns an error of the data endpoint.
 func dataError(status int, format string, args ...any) error {
 	return &wire.Refusal{Status: status, Detail: fmt.Sprintf(format, args...)}
 }
@@ -207,7 +207,7 @@ func (s *Engine) putImage(t *ticket, r *http.Request) error {
 	}
 	defer file.Close()
 
-	// In pieces, to make the progress of a slow upload visible.
+	// The file is written in pieces, so the progress of a slow upload is visible.
 	const piece = 4 << 20
 	for at := offset; at < offset+r.ContentLength; {
 		n, err := io.CopyN(io.NewOffsetWriter(file, at), r.Body, min(piece, offset+r.ContentLength-at))

@@ -7,17 +7,19 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file contains a VM's initialization of its guest at the first boot: storing, checking and showing it.
+// This file contains a VM's initialization of its guest at the first boot. It stores, checks and shows the
+// initialization.
 
-// nicDefaults are the elements always shown in a network configuration.
+// nicDefaults are the elements shown in every network configuration.
 var nicDefaults = []string{"ip", "ipv6"}
 
-// mergeInitialization merges the initialization of a request into the existing one. An empty one removes everything.
+// mergeInitialization merges the initialization of a request into the existing one. An empty initialization removes
+// everything.
 func mergeInitialization(there, in *wire.Element, fail failure) (*wire.Element, error) {
 	switch {
 	case in == nil:
 		return there, nil
-	case len(in.Kids) == 0 || len(in.Kids) == 1 && in.Has("regenerate_ids"): // recorded for both
+	case len(in.Kids) == 0 || len(in.Kids) == 1 && in.Has("regenerate_ids"): // recorded for both forms
 		return nil, nil
 	}
 
@@ -34,8 +36,8 @@ func mergeInitialization(there, in *wire.Element, fail failure) (*wire.Element, 
 	return out, checkInitialization(out, fail)
 }
 
-// checkInitialization rejects data the engine cannot pass to cloud-init. The engine checks little: addresses, names and
-// netmasks pass unchecked.
+// checkInitialization rejects data that the engine cannot pass to cloud-init. Like the engine, it checks neither
+// addresses nor names nor netmasks.
 func checkInitialization(e *wire.Element, fail failure) error {
 	for _, n := range e.List("nic_configurations", "nic_configuration") {
 		v4, v6 := n.Value("boot_protocol"), n.Value("ipv6_boot_protocol")
@@ -56,7 +58,7 @@ func checkInitialization(e *wire.Element, fail failure) error {
 	return nil
 }
 
-// shownInitialization returns the initialization of a VM as shown by the engine: with masked passwords and explicit
+// shownInitialization returns a VM's initialization in the form shown by the engine, with masked passwords and explicit
 // defaults.
 func shownInitialization(there *wire.Element) *wire.Element {
 	if there == nil || len(there.Kids) == 0 {

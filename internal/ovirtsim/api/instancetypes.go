@@ -12,7 +12,7 @@ var instanceTypeRoutes = []route{
 	{"GET", "/instancetypes/{id}", getInstanceType},
 }
 
-// instanceTypeDocument shows an instance type. It has no operating system and no cluster.
+// instanceTypeDocument shows an instance type. An instance type has neither an operating system nor a cluster.
 func instanceTypeDocument(_ *call, t *store.InstanceType) *wire.Element {
 	out := wire.NewObject("instance_type", t.ID, "instancetypes", t.ID).Str("name", t.Name).
 		Str("description", t.Name+" instance type").Str("creation_time", formatTime(t.Created))

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file contains the engine's reports about its own work: jobs and events.
+// This file contains the engine's reports of its own work: jobs and events.
 
 var jobRoutes = []route{
 	{"GET", "/events", listEvents},
@@ -26,7 +26,8 @@ const (
 	maxEvents = 5000
 )
 
-// recordJob records an operation as a job. The job ends with finish of the object it waits for, or at once without one.
+// recordJob records an operation as a job with a description. The job ends when the object with the ID waits is
+// finished, or at once if waits is "".
 func (c *call) recordJob(description, waits string) {
 	now := c.now()
 	made := &store.Job{
@@ -46,7 +47,7 @@ func (c *call) recordJob(description, waits string) {
 	trimTable(c.store.Jobs, maxJobs, store.JobKey)
 }
 
-// finishJobs ends the jobs waiting for an object.
+// finishJobs ends the jobs that wait for an object.
 func (s *Engine) finishJobs(waits string) {
 	for _, j := range s.store.Jobs.Rows {
 		if j.Waits == waits && j.Status == "started" {
@@ -56,7 +57,7 @@ func (s *Engine) finishJobs(waits string) {
 	}
 }
 
-// trimTable drops the oldest quarter of a table above its limit.
+// trimTable drops the oldest quarter of a table if the table exceeds its limit.
 func trimTable[T any](t *store.Table[T], limit int, key func(*T) string) {
 	if len(t.Rows) <= limit {
 		return
@@ -84,8 +85,8 @@ func jobDocument(_ *call, j *store.Job) *wire.Element {
 	return out
 }
 
-// noJobField is the engine's error for a job search with an unknown field. It was recorded for a name; for a status,
-// only the refusal was.
+// noJobField is the engine's error for a job search with an unknown field. The recording shows this text for the field
+// name. For the field status, the recording shows only the refusal.
 const noJobField = "statementcallback; bad sql grammar [select * from (select * from job where ( job id in (select " +
 	"distinct job.job id from " +
 	" job   where  (  ) ))  order by start time asc) as t1 offset (1 -1) limit 2147483647]; nested exception is " +
@@ -115,10 +116,10 @@ func getJob(c *call) (*wire.Element, error) {
 	return jobDocument(c, j), nil
 }
 
-// eventOf names the objects of an event.
+// eventOf holds the names of an event's objects.
 type eventOf struct{ vm, host string }
 
-// recordEvent adds the effect of a request to the engine's audit log.
+// recordEvent adds an event for a request to the engine's audit log.
 func (c *call) recordEvent(code int64, severity, description string, of eventOf) {
 	c.Engine.recordEvent(code, severity, description, of)
 	last := c.store.Events.Get(fmt.Sprintf("%012d", c.store.Counters.Get("events").Value))
@@ -165,7 +166,7 @@ func eventDocument(c *call, e *store.Event) *wire.Element {
 	return out
 }
 
-// eventFields are the search fields of events. They include the objects of the events.
+// eventFields returns the search fields of events, including fields for the events' objects.
 func eventFields(c *call) fields[*store.Event] {
 	severities := map[string]string{"normal": "0", "warning": "1", "error": "2", "alert": "10"}
 

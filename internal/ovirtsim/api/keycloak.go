@@ -2,25 +2,26 @@ package api
 
 import "net/http"
 
-// This file contains the differences of an engine with Keycloak users: the default of engine-setup since oVirt 4.5.1.
-// According to users' reports, the web interface accepts admin@ovirt, the API requires admin@ovirt@internalsso, and
-// HTTP Basic is rejected. No recording confirms this, because the recorded engine has the profile internal. Three more
-// details are not recorded: whether the profile internal exists besides internalsso, the text for a wrong password, and
-// the page of the web server in front of the API. Here, the profile internal exists only if the inventory has users of
-// it.
+// This file contains the special behavior of an engine with Keycloak users. Keycloak is the default of engine-setup
+// since oVirt 4.5.1. Users report that the web interface accepts admin@ovirt, that the API requires
+// admin@ovirt@internalsso, and that the engine rejects HTTP Basic. No recording confirms this, because the recorded
+// engine has the profile internal. No recording shows the text for a wrong password, or the page of the web server in
+// front of the API. None shows whether the profile internal exists besides internalsso. Here, it exists only if the
+// inventory has users with this profile.
 
-// KeycloakUser is the administrator of such an engine. Its profile is the last part.
+// KeycloakUser is the administrator of an engine with Keycloak users. The last part of the name is the profile.
 const KeycloakUser = "admin@ovirt@internalsso"
 
-// basicOfKeycloak is the reason to reject a request with HTTP Basic.
+// basicOfKeycloak is the reason for the rejection of a request with HTTP Basic.
 const basicOfKeycloak = "HTTP Basic is not accepted"
 
-// hasProfile reports whether users may come from this profile.
+// hasProfile reports whether users can have this profile.
 func (s *Engine) hasProfile(profile string) bool {
 	return s.store.HasProfile(profile) && (!s.settings.Keycloak || profile != "internal" || s.store.HasUserOf(profile))
 }
 
-// writeBasicRefused writes the page of the web server. The server checks tokens itself, and supports no other login.
+// writeBasicRefused writes the web server's error page for HTTP Basic. This server checks tokens itself and supports no
+// other login.
 func writeBasicRefused(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="RESTAPI"`)
 	w.Header().Set("Content-Type", "text/html; charset=iso-8859-1")

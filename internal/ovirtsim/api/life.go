@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file contains the life of VMs: every change of status, requested or automatic.
+// This file contains the life of VMs: every change of their status, requested or automatic.
 
 var lifeRoutes = []route{
 	{"POST", "/vms/{vm}/autopincpuandnumanodes", autoPinVM},
@@ -29,7 +29,7 @@ var lifeRoutes = []route{
 	{"POST", "/vms/{vm}/ticket", ticketVM},
 }
 
-// scheduleVM schedules the VM's next change of status. It replaces an earlier one.
+// scheduleVM schedules the VM's next change of status, and replaces any change scheduled earlier.
 func (s *Engine) scheduleVM(v *store.VM, status string, in time.Duration) {
 	v.Epoch++
 	v.Until = store.Transition{Status: status, At: s.now().Add(in)}
@@ -37,14 +37,14 @@ func (s *Engine) scheduleVM(v *store.VM, status string, in time.Duration) {
 	s.startVMTimer(v)
 }
 
-// setStableStatus sets a stable status of the VM.
+// setStableStatus gives the VM a status without a scheduled change.
 func (s *Engine) setStableStatus(v *store.VM, status string) {
 	v.Epoch++
 	v.Status, v.Until = status, store.Transition{}
 	s.store.VMs.Put(v.ID, v)
 }
 
-// startVMTimer sets the timer of the VM's next change.
+// startVMTimer starts the timer for the VM's next change of status.
 func (s *Engine) startVMTimer(v *store.VM) {
 	epoch := v.Epoch
 	s.scheduleChange(v.Until.At, func() {
@@ -54,7 +54,8 @@ func (s *Engine) startVMTimer(v *store.VM) {
 	})
 }
 
-// scheduleChange runs a change of the inventory at a given time, unless the simulator has ended.
+// scheduleChange schedules a change of the inventory for a given time. The change does not happen if the simulator ends
+// before.
 func (s *Engine) scheduleChange(when time.Time, change func()) {
 	s.settings.Clock.CallAt(when, func() {
 		s.mu.Lock()
@@ -69,7 +70,7 @@ func (s *Engine) scheduleChange(when time.Time, change func()) {
 	})
 }
 
-// advanceVM makes the scheduled change.
+// advanceVM makes the VM's scheduled change of status.
 func (s *Engine) advanceVM(v *store.VM) {
 	switch v.Until.Status {
 	case store.StatusPoweringUp:
@@ -120,7 +121,7 @@ func (s *Engine) completeStart(v *store.VM) {
 	}
 
 	s.setStableStatus(v, store.StatusUp)
-	if from == store.StatusPoweringDown { // the guest ignored a shutdown, and the engine returns to the observed status
+	if from == store.StatusPoweringDown { // the guest ignored a shutdown, so the engine returns to the observed status
 		return
 	}
 
@@ -175,8 +176,8 @@ func (s *Engine) completeCreation(v *store.VM) {
 	s.finishJobs(v.ID)
 }
 
-// FailCreation ends the creation of a VM with locked disks, as if the engine could not copy them: the VM and the disks
-// disappear, and an event remains. No recording confirms it: the event and its text were written from memory.
+// FailCreation ends the creation of a VM with locked disks, as if the engine could not copy the disks. The VM and its
+// disks disappear, and an event remains. No recording confirms this: the event and its text are from memory.
 func (s *Engine) FailCreation(v *store.VM) error {
 	if v.Status != store.StatusImageLocked {
 		return fmt.Errorf("VM %s is %s, and not being made", v.Name, v.Status)
@@ -193,7 +194,7 @@ func (s *Engine) FailCreation(v *store.VM) error {
 	return nil
 }
 
-// markDown ends a VM's run, for any reason.
+// markDown ends the run of a VM for any reason.
 func (s *Engine) markDown(v *store.VM) {
 	s.recordEvent(33, "normal", "VM "+v.Name+" is down.", eventOf{vm: v.ID, host: v.Host})
 	v.Host, v.Destination, v.Stopped, v.Drive, v.OnceRun, v.Stopping = "", "", s.now(), nil, false, false
@@ -252,7 +253,7 @@ func (s *Engine) launchOn(v *store.VM, want string) error {
 	return nil
 }
 
-// statusTitles are the statuses of VMs in messages.
+// statusTitles maps statuses of VMs to their names in messages.
 var statusTitles = map[string]string{
 	store.StatusDown:             "Down",
 	store.StatusUp:               "Up",
@@ -269,13 +270,13 @@ var statusTitles = map[string]string{
 	store.StatusPoweringDown:     "Powering Down",
 }
 
-// noDiskText is the engine's error for a VM booting from disks, but without one.
+// noDiskText is the engine's error for a start from disks if the VM has no boot disk.
 const noDiskText = "Cannot run VM without at least one bootable disk.\nAlternatives:\n- Create a disk for this VM, " +
 	"and rerun the VM.\n" +
 	"- Change the boot sequence using the Edit VM command (Boot Option Sub-Tab).\n- Use the 'Run Once' command to " +
 	"select a different boot option and rerun the VM."
 
-// startMigration starts the migration of a VM, to a given host or to the best one.
+// startMigration starts the migration of a VM to a given host, or to the best host if hostID is "".
 func (s *Engine) startMigration(v *store.VM, hostID string) error {
 	to, err := s.placeVM(v, hostID)
 	if err != nil {

@@ -123,7 +123,7 @@ func (c *call) changeNetwork(n *store.Network, in *wire.Element, verb string) er
 	return nil
 }
 
-// addNetwork creates a network, and its vNIC profile with the same name.
+// addNetwork creates a network and a vNIC profile with the same name.
 func addNetwork(c *call) (*wire.Element, error) {
 	if err := requireElements(c.body, "Network", "data_center.id|name", "name"); err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file contains the network interfaces of VMs and templates, and the guest agent's reports of them.
+// This file contains the network interfaces of VMs and templates, and their reports from the guest agent.
 
 var nicRoutes = []route{
 	{"GET", "/vms/{vm}/nics", listNICs},
@@ -27,7 +27,7 @@ var nicRoutes = []route{
 	{"GET", "/vms/{vm}/reporteddevices/{id}", readItem(listReportedDevices)},
 }
 
-// nicDocument shows an interface. Only lists include the reference to its owner.
+// nicDocument shows an interface. Only lists include the reference to the interface's owner.
 func nicDocument(_ *call, n *store.NIC, owner string) *wire.Element {
 	collection := owner + "s"
 	out := wire.NewObject("nic", n.ID, collection, n.Owner, "nics", n.ID).Str("name", n.Name).
@@ -69,7 +69,7 @@ func getNIC(c *call) (*wire.Element, error) {
 	return nicDocument(c, n, "vm"), nil
 }
 
-// maxNICName is the maximum length of an interface's name.
+// maxNICName is the maximum number of characters in an interface's name.
 const maxNICName = 50
 
 var (
@@ -77,8 +77,8 @@ var (
 	macPattern = regexp.MustCompile(`^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$`)
 )
 
-// takesNICs are the statuses allowing network interfaces to be added and changed. The text of the refusal is from the
-// engine's source.
+// takesNICs are the VM statuses in which network interfaces can be added and changed. The text of the refusal is from
+// the engine's sources.
 var takesNICs = []string{store.StatusUp, store.StatusDown, store.StatusImageLocked}
 
 // changeNIC applies a request to a network interface. On an error, the interface stays unchanged. Refusals are in the
@@ -135,7 +135,7 @@ func (c *call) changeNIC(v *store.VM, n *store.NIC, verb string) error {
 	return nil
 }
 
-// checkType rejects an interface type unknown to the guest, or unsupported by the vNIC profile in effect.
+// checkType rejects an interface type if the guest does not know it or the effective vNIC profile does not support it.
 func (c *call) checkType(v *store.VM, next *store.NIC, verb string) error {
 	switch next.Interface {
 	case "rtl8139_virtio", "spapr_vlan":
@@ -173,7 +173,7 @@ func checkNICName(name string) error {
 	return nil
 }
 
-// plugInto applies the vNIC profile of a request.
+// plugInto applies the vNIC profile of a request to a network interface.
 func (c *call) plugInto(v *store.VM, next *store.NIC, verb string) error {
 	p := c.body.Get("vnic_profile")
 	if p == nil {
@@ -197,7 +197,7 @@ func (c *call) plugInto(v *store.VM, next *store.NIC, verb string) error {
 	return nil
 }
 
-// changeMAC applies the MAC address of a request.
+// changeMAC applies the MAC address of a request to a network interface.
 func (c *call) changeMAC(next *store.NIC) error {
 	mac := c.body.Value("mac", "address")
 	if mac == "" {
@@ -221,8 +221,8 @@ func (c *call) changeMAC(next *store.NIC) error {
 	return nil
 }
 
-// checkHotUpdate rejects changes requiring an unplugged interface while the VM runs. The text is from the engine's
-// source.
+// checkHotUpdate rejects changes that the engine makes only to unplugged interfaces while the VM runs. The text is from
+// the engine's sources.
 func checkHotUpdate(v *store.VM, n, next *store.NIC) error {
 	plugged := n.MAC != "" && !n.Unplugged && v.IsRunning()
 	if plugged && (n.MAC != next.MAC || n.Interface != next.Interface) {
@@ -236,7 +236,7 @@ func checkHotUpdate(v *store.VM, n, next *store.NIC) error {
 	return nil
 }
 
-// addressFree rejects a MAC address used by another interface.
+// addressFree rejects a MAC address already used by another interface.
 func (c *call) addressFree(next *store.NIC) error {
 	if next.MAC == "" {
 		return nil
@@ -271,7 +271,7 @@ func addNIC(c *call) (*wire.Element, error) {
 		return nil, err
 	}
 
-	// locked by its clone operation
+	// A clone operation locks the VM.
 	if v.Status == store.StatusImageLocked && v.Template == store.BlankTemplateID &&
 		c.store.AttachmentsOf(v.ID) != nil {
 		return nil, wire.Conflict(
@@ -335,7 +335,7 @@ func (c *call) setPlugged(in bool) (*wire.Element, error) {
 	return c.answerComplete(), nil
 }
 
-// reportedDevices shows the network interfaces of a VM in its guest agent's report.
+// reportedDevices returns the network interfaces of a VM as its guest agent reports them.
 func (c *call) reportedDevices(v *store.VM, mac string) *wire.Element {
 	out := wire.El("reported_devices")
 

@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file contains users, groups, roles and permissions, and their effects.
+// This file contains users, groups, roles and permissions, and the effects of permissions.
 
 var permissionRoutes = []route{
 	{"GET", "/domains", listDomains},
@@ -32,7 +32,7 @@ const (
 	SuperUser = "SuperUser"
 	// everyone is the group of all users.
 	everyone = "Everyone"
-	// everyonesRole is the role of all users on the whole system.
+	// everyonesRole is the role of all users for the whole system.
 	everyonesRole = "UserProfileEditor"
 )
 
@@ -65,14 +65,16 @@ var onlyAdministrators = []string{
 	"job",
 }
 
-// powerUser is a role for users without administrator rights to create, change and remove VMs, their parts, and disks.
-// It combines the rights recorded for VmCreator, UserTemplateBasedVm and DiskCreator. Custom properties are refused.
+// powerUser is a role for users without administrator rights. It can create, change and remove VMs, their parts, and
+// disks. The role combines the recorded rights of VmCreator, UserTemplateBasedVm and DiskCreator. It cannot set custom
+// properties.
 const powerUser = "PowerUserRole"
 
-// basicActions are the actions allowed for the role UserRole.
+// basicActions are the actions that the role UserRole allows.
 var basicActions = []string{"start", "stop", "shutdown", "reboot", "suspend", "ticket"}
 
-// consoleActions are its actions on consoles. They are not recorded: the role has the permit connect_to_vm.
+// consoleActions are the actions that UserRole allows on consoles. No recording confirms them: they follow from the
+// role's permit connect_to_vm.
 var consoleActions = []string{"ticket", "remoteviewerconnectionfile"}
 
 // isAdministrator reports whether a user has an administrative role.
@@ -83,8 +85,8 @@ func isAdministrator(u *store.User) bool {
 	})
 }
 
-// authorize rejects requests not allowed for the user. Results are filtered for users without administrator rights, and
-// on request.
+// authorize rejects requests that the user's roles do not allow. It filters results for users without administrator
+// rights, and for requests with a filter.
 func (c *call) authorize() error {
 	filter := strings.ToLower(c.r.Header.Get("Filter"))
 	administrator := isAdministrator(c.user)
@@ -179,7 +181,7 @@ func roleDocument(c *call, r role) *wire.Element {
 		Str("administrative", r.administrative).Str("mutable", r.mutable)
 }
 
-// listRoles shows other users only roles without administrative rights.
+// listRoles lists the roles. Users without administrator rights see only roles without administrative rights.
 func listRoles(c *call) (*wire.Element, error) {
 	out := wire.El("roles")
 
@@ -192,7 +194,7 @@ func listRoles(c *call) (*wire.Element, error) {
 	return out, nil
 }
 
-// ownRoles returns the roles with custom permits, from users of the inventory.
+// ownRoles returns the roles with custom permits, as defined by users of the inventory.
 func (c *call) ownRoles() []role {
 	var out []role
 
@@ -206,7 +208,7 @@ func (c *call) ownRoles() []role {
 	return out
 }
 
-// listPermits lists the permits of a role. The list's existence is recorded, its contents are not.
+// listPermits lists the permits of a role. A recording confirms that the list exists, but not its contents.
 func listPermits(c *call) (*wire.Element, error) {
 	out := wire.El("permits")
 	has := func(name string) []string {
@@ -237,7 +239,7 @@ func listPermits(c *call) (*wire.Element, error) {
 	return nil, wire.NotFound()
 }
 
-// permissionsOf lists the permissions for an object: those on the whole system.
+// permissionsOf lists the permissions on an object: those given on the whole system.
 func permissionsOf(owner, collection, parameter string) operation {
 	return func(c *call) (*wire.Element, error) {
 		out := wire.El("permissions")
@@ -269,15 +271,14 @@ func permissionsOf(owner, collection, parameter string) operation {
 	}
 }
 
-// permissionOn is a kind of object on which permissions are given.
+// permissionOn is a kind of object with permissions of its own.
 type permissionOn struct {
 	owner, collection, parameter string
 	isThere                      func(s *store.Store, id string) bool
 }
 
-// permissionOns are the kinds of objects on which permissions are given. No recording has the answers to the requests
-// that give them and take them away; that a second one of the same kind is answered with the first is known of a
-// running engine.
+// permissionOns are the kinds of objects with permissions of their own. No recording contains requests that give or
+// remove permissions. A running engine answers a second permission of the same kind with the first one.
 var permissionOns = []permissionOn{
 	{"cluster", "clusters", "cluster", func(s *store.Store, id string) bool { return s.Clusters.Get(id) != nil }},
 	{"data_center", "datacenters", "id", func(s *store.Store, id string) bool { return s.DataCenters.Get(id) != nil }},
@@ -291,7 +292,7 @@ var permissionOns = []permissionOn{
 		func(s *store.Store, id string) bool { return s.VNICProfiles.Get(id) != nil }},
 }
 
-// givenRoutes are the calls about permissions on one object.
+// givenRoutes returns the calls for the permissions on one object.
 func givenRoutes() []route {
 	var out []route
 
@@ -318,7 +319,8 @@ func (on permissionOn) document(c *call, p *store.Permission) *wire.Element {
 	return out.Add(wire.Ref("user", "users", p.User))
 }
 
-// addPermission gives a permission. One that is there is the answer to a request for another one.
+// addPermission gives a permission on an object. If the same permission already exists, it answers with the existing
+// one.
 func (on permissionOn) addPermission(c *call) (*wire.Element, error) {
 	id := c.pathID(on.parameter)
 	made := store.Permission{
@@ -358,14 +360,14 @@ func (on permissionOn) removePermission(c *call) (*wire.Element, error) {
 	return c.answerComplete(), nil
 }
 
-// isRole reports whether there is a role of that ID.
+// isRole reports whether a role with this ID exists.
 func (c *call) isRole(id string) bool {
 	return slices.ContainsFunc(slices.Concat(catalog().roles, c.ownRoles()), func(r role) bool {
 		return c.store.RoleID(r.name) == id
 	})
 }
 
-// userPermissions lists the permissions of a user.
+// userPermissions lists a user's permissions.
 func userPermissions(c *call) (*wire.Element, error) {
 	u, err := findRow(c.store.Users, c.pathID("id"))
 	if err != nil {

@@ -17,7 +17,7 @@ var rootRoutes = []route{
 	{"GET", "/options/{id}", getOption},
 }
 
-// searchable are the root's collections with search support.
+// searchable are the collections in the root document that support searches.
 var searchable = []string{
 	"clusters",
 	"datacenters",
@@ -34,7 +34,7 @@ var searchable = []string{
 	"vms",
 }
 
-// rootRels returns the collections named in the root document, and their paths.
+// rootRels returns the names of the collections in the root document, and their paths.
 func rootRels() (rels []string, paths map[string]string) {
 	paths = map[string]string{}
 
@@ -69,7 +69,7 @@ func (s *Engine) rootLinks() string {
 	return strings.Join(out, ",")
 }
 
-// rootDocument is the entry point of the API.
+// rootDocument returns the entry point of the API.
 func rootDocument(c *call) (*wire.Element, error) {
 	out := wire.El("api")
 
@@ -116,7 +116,8 @@ func rootDocument(c *call) (*wire.Element, error) {
 		wire.Ref("effective_user", "users", c.user.ID)), nil
 }
 
-// options are engine settings requested by clients, for one cluster version; others are not shown.
+// options are the engine settings that clients request, for one cluster version. The engine shows no other settings
+// here.
 var options = map[string]string{"PredefinedVMProperties": predefinedProperties, "UserDefinedVMProperties": ""}
 
 func getOption(c *call) (*wire.Element, error) {

@@ -7,13 +7,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// route is a call below /ovirt-engine/api. Its path has the pattern syntax of http.ServeMux.
+// route is a call below /ovirt-engine/api. Its path follows the pattern syntax of http.ServeMux.
 type route struct {
 	method, pattern string
 	run             operation
 }
 
-// allRoutes returns all calls. Those of a kind of object are in its file.
+// allRoutes returns all calls. The calls for each kind of object are in the object's file.
 func allRoutes() []route {
 	return slices.Concat(
 		rootRoutes, catalogRoutes, permissionRoutes, givenRoutes(), jobRoutes, dataCenterRoutes, clusterRoutes,
@@ -24,8 +24,8 @@ func allRoutes() []route {
 	)
 }
 
-// newMux returns a mux to find the operation of a request. A handler only stores it in the call, because the lock
-// holder runs it, possibly for a followed link.
+// newMux returns a mux that finds the operation of a request. The handlers only store the operation in the call,
+// because the holder of the lock runs it, possibly for a followed link.
 func newMux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, one := range allRoutes() {
@@ -39,12 +39,12 @@ func newMux() *http.ServeMux {
 	return mux
 }
 
-// listNothing returns a collection always empty here.
+// listNothing returns a collection without items in this simulator.
 func listNothing(name string) operation {
 	return func(*call) (*wire.Element, error) { return wire.El(name), nil }
 }
 
-// requireVM returns a list requiring an existing VM.
+// requireVM wraps a list that requires an existing VM.
 func requireVM(list operation) operation {
 	return func(c *call) (*wire.Element, error) {
 		if _, err := c.findVM(); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// placeVM selects the host for a VM: hard rules filter the hosts, then soft rules and free memory rank them. Without a
-// suitable host, it returns nil and the engine's texts for each rejected host.
+// placeVM selects the host for a VM. Hard rules filter the hosts, and then soft rules and free memory rank them. If no
+// host is suitable, it returns nil and the engine's texts for each rejected host.
 func (s *Engine) placeVM(v *store.VM, want string) (*store.Host, error) {
 	free := s.freeMemory(v)
 	var best *store.Host
@@ -50,7 +50,8 @@ func (s *Engine) placeVM(v *store.VM, want string) (*store.Host, error) {
 	return nil, wire.Conflict("%s", detail)
 }
 
-// freeMemory returns each host's free memory in bytes, by ID, not counting this VM.
+// freeMemory returns the free memory of each host in bytes, by the host's ID. It does not count the memory of the given
+// VM.
 func (s *Engine) freeMemory(v *store.VM) map[string]int64 {
 	free := map[string]int64{}
 	for _, h := range s.store.Hosts.Rows {
@@ -70,8 +71,8 @@ func (s *Engine) freeMemory(v *store.VM) map[string]int64 {
 	return free
 }
 
-// filterHost returns the hard rule excluding a host, or "" with the host's score. The texts are from the engine's
-// sources, except for labels: the engine turns them into groups.
+// filterHost returns the hard rule that excludes a host. If none does, it returns "" and the host's score. The texts
+// are from the engine's sources, except the text for labels, because the engine turns labels into groups.
 func (s *Engine) filterHost(v *store.VM, h *store.Host, free int64) (reason string, score int64) {
 	switch {
 	case len(v.PlacementHosts) > 0 && !slices.Contains(v.PlacementHosts, h.ID):
@@ -91,7 +92,7 @@ func (s *Engine) filterHost(v *store.VM, h *store.Host, free int64) (reason stri
 	return reason, free>>20 + soft
 }
 
-// trimVerdict adapts the error of a start for another operation.
+// trimVerdict shortens the error of a start, for the error of another operation.
 func trimVerdict(err error) string {
 	var refused *wire.Refusal
 	if errors.As(err, &refused) {
@@ -101,11 +102,11 @@ func trimVerdict(err error) string {
 	return err.Error()
 }
 
-// softWeight outweighs any difference in free memory, in MiB.
+// softWeight is the weight of a soft rule. It outweighs any difference in free memory, in MiB.
 const softWeight = 1 << 40
 
-// evaluateAffinity evaluates a host for the VM's rules: it returns the reason to exclude it, or the weight of soft
-// rules.
+// evaluateAffinity evaluates a host for the VM's affinity rules. It returns the reason to exclude the host, or the
+// weight of the soft rules.
 func (s *Engine) evaluateAffinity(v *store.VM, h *store.Host) (reason string, weight int64) {
 	for _, g := range s.store.Groups.Where(func(g *store.AffinityGroup) bool {
 		return slices.Contains(g.VMs, v.ID)
@@ -146,7 +147,7 @@ func (s *Engine) evaluateAffinity(v *store.VM, h *store.Host) (reason string, we
 	return "", weight
 }
 
-// vmsRuleHolds reports whether the VM on this host would satisfy a group's rule among VMs.
+// vmsRuleHolds reports whether the VM on this host satisfies a group's rule between VMs.
 func (s *Engine) vmsRuleHolds(g *store.AffinityGroup, v *store.VM, h *store.Host) bool {
 	others := map[string]bool{}
 

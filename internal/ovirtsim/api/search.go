@@ -14,10 +14,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// fields are the search fields of a kind of object, with functions returning an object's values.
+// fields maps the names of search fields to functions that return an object's values.
 type fields[T any] map[string]func(T) []string
 
-// query is a parsed search: alternatives of conjunctions.
+// query is a parsed search: alternatives, each a conjunction of conditions.
 type query struct {
 	any  [][]condition
 	sort string
@@ -31,25 +31,26 @@ type condition struct {
 	field    string // "" matches any field
 	operator string
 	value    string
-	// pattern ignores case, exact does not.
+	// pattern ignores case; exact does not.
 	pattern, exact *regexp.Regexp
 }
 
 var searchToken = regexp.MustCompile(`"([^"]*)"|(!=|<=|>=|=|<|>)|[()]|[^\s=<>!"()]+`)
 
-// errSearch reports an unintelligible search. The client does not see it: the search finds nothing.
+// errSearch reports a search that the parser does not understand. The client does not see this error, because the
+// search finds nothing.
 var errSearch = errors.New("the search is not understood")
 
-// parseSearch parses the engine's language: FIELD OPERATOR VALUE, joined by "and" and "or". "and" binds tighter and may
-// be omitted. Values may be quoted, and * is a wildcard. A single value matches any field. "sortby FIELD asc|desc" and
-// "page N" stand at the end. Parentheses are not supported.
+// parseSearch parses the engine's language: FIELD OPERATOR VALUE, joined by "and" and "or". "and" binds tighter than
+// "or" and is optional. Values may be quoted, and * is a wildcard. A single value matches any field. "sortby FIELD
+// asc|desc" and "page N" come at the end. The parser does not support parentheses.
 func parseSearch(text string) (*query, error) {
 	if !utf8.ValidString(text) || strings.Count(text, `"`)%2 != 0 || strings.ContainsAny(text, "()':") {
 		return nil, errSearch
 	}
 
 	p := &searchParser{tokens: searchToken.FindAllString(text, -1)}
-	q := &query{any: [][]condition{nil}} // true for everything
+	q := &query{any: [][]condition{nil}} // matches every object
 	if word := p.peekWord(0); word != "" && word != "sortby" && word != "page" {
 		var err error
 		if q.any, err = p.parseAlternatives(); err != nil {
@@ -91,7 +92,7 @@ type searchParser struct {
 	at     int
 }
 
-// peekWord returns the token at a distance from the current one, in lower case, or "" after the end.
+// peekWord returns the token at a distance from the current one, in lower case. It returns "" after the end.
 func (p *searchParser) peekWord(distance int) string {
 	if p.at+distance < len(p.tokens) {
 		return strings.ToLower(p.tokens[p.at+distance])
@@ -119,7 +120,7 @@ func (p *searchParser) parseAlternatives() ([][]condition, error) {
 	}
 }
 
-// parseConjunction parses conditions joined by "and" or adjacent to each other.
+// parseConjunction parses adjacent conditions and conditions joined by "and".
 func (p *searchParser) parseConjunction() ([]condition, error) {
 	var out []condition
 
@@ -200,14 +201,14 @@ const pageSize = 100
 // maxPage limits the page number.
 const maxPage = 1 << 20
 
-// firstPageIsOne is the engine's error for page 0 of VMs. As far as known, it is the same for other lists.
+// firstPageIsOne is the engine's error for page 0 of VMs. As far as is known, other lists have the same error.
 const firstPageIsOne = "statementcallback; sql [select * from ((select  vms.* from  vms  )  " +
 	"order by vm name asc ) as t1 " +
 	"offset (-2147483646 -1) limit 2147483647]; error: offset must not be negative; nested exception is " +
 	"org.postgresql.util.psqlexception: error: offset must not be negative"
 
-// applySearch filters, sorts and limits a list by the parameters search, case_sensitive and max of a request. An
-// unintelligible search, or one with an unknown field, finds nothing.
+// applySearch filters, sorts and limits a list by a request's parameters search, case_sensitive and max. It finds
+// nothing for a search with an unknown field, or one that the parser does not understand.
 func applySearch[T any](c *call, items []T, of fields[T]) ([]T, error) {
 	limit, err := c.parseLimit()
 	if err != nil {
@@ -242,11 +243,11 @@ func applySearch[T any](c *call, items []T, of fields[T]) ([]T, error) {
 	return items, nil
 }
 
-// searchMemory is how long the engine remembers the empty result of a search for a missing tag.
+// searchMemory is the time during which the engine remembers that a search for a missing tag was empty.
 const searchMemory = 24 * time.Hour
 
-// isTooEarly reports whether a search is for a missing tag. It also returns true if the tag was missing at an equal
-// search within searchMemory. Only searches for tags alone are remembered.
+// isTooEarly reports whether a search is for a missing tag, or whether an equal search was within the last
+// searchMemory. The engine remembers only searches for nothing but tags.
 func (c *call) isTooEarly(text string, q *query) bool {
 	if at, known := c.earlySearches[text]; known && c.now().Sub(at) < searchMemory {
 		return true
@@ -290,7 +291,7 @@ func (q *query) usesKnownFields(of interface{ has(field string) bool }) bool {
 
 func (f fields[T]) has(field string) bool { return f[field] != nil }
 
-// matchCase makes the query case-sensitive.
+// matchCase makes a query case-sensitive.
 func (q *query) matchCase() {
 	for _, conditions := range q.any {
 		for i := range conditions {
@@ -299,7 +300,7 @@ func (q *query) matchCase() {
 	}
 }
 
-// anyField are the fields for a value without a field.
+// anyField are the fields searched for a value without a field.
 var anyField = []string{"name", "description", "comment", "status", "cluster", "datacenter", "host", "id"}
 
 func applyQuery[T any](q *query, items []T, of fields[T]) []T {

@@ -32,7 +32,7 @@ func (s *Engine) checkNotPreviewing(v *store.VM, command string) error {
 	return nil
 }
 
-// lockForSnapshot locks a VM while its disks switch to those of a snapshot.
+// lockForSnapshot locks a VM while its disks change to those of a snapshot.
 func (s *Engine) lockForSnapshot(v *store.VM) {
 	v.Status = store.StatusImageLocked
 	s.scheduleVM(v, store.StatusDown, s.settings.Timings.Clone)
@@ -50,7 +50,7 @@ func snapshotDocument(c *call, v *store.VM, shown *store.Snapshot) *wire.Element
 		return out
 	}
 
-	// The VM is shown in its present state except its hardware, and not as a link.
+	// The document shows the VM's present state, but the hardware of the snapshot. It is not a link.
 	then := *v
 	then.Hardware, then.Next = shown.Hardware, nil
 	document := vmDocument(c, &then)
@@ -67,7 +67,7 @@ func snapshotDocument(c *call, v *store.VM, shown *store.Snapshot) *wire.Element
 	return out.Add(document)
 }
 
-// findSnapshot returns the snapshot named in the path, with its VM.
+// findSnapshot returns the snapshot in the path, with its VM.
 func (c *call) findSnapshot() (*store.VM, *store.Snapshot, error) {
 	v, id := c.store.VMs.Get(c.pathID("vm")), c.pathID("id")
 	if v != nil {
@@ -142,7 +142,7 @@ func addSnapshot(c *call) (*wire.Element, error) {
 	made.Memory, made.Status = v.IsRunning() && c.body.Value("persist_memorystate") != "false", store.StatusLocked
 	c.store.Snapshots.Drop(active.ID)
 
-	// it comes first, until a preview is undone or committed
+	// it comes first until the end of the preview
 	active.ID, active.Date, active.Order = store.NewID(), made.Date, 0
 	c.store.Snapshots.Put(active.ID, &active)
 	c.store.AppendSnapshot(made)
@@ -165,7 +165,7 @@ func addSnapshot(c *call) (*wire.Element, error) {
 	return c.answerCreated(out), nil
 }
 
-// scheduleSnapshot locks a snapshot until an operation on it ends.
+// scheduleSnapshot schedules the end of an operation on a snapshot, and locks the snapshot until then.
 func (s *Engine) scheduleSnapshot(of *store.Snapshot, status string) {
 	of.Status = store.StatusLocked
 	of.Until = store.Transition{Status: status, At: s.now().Add(s.settings.Timings.Clone)}
@@ -191,7 +191,7 @@ func (s *Engine) startSnapshotTimer(of *store.Snapshot) {
 	})
 }
 
-// checkSnapshotsSettled rejects a command such as "run VM" during an operation on a snapshot of the VM.
+// checkSnapshotsSettled rejects a command such as "run VM" while an operation on a snapshot of the VM runs.
 func (s *Engine) checkSnapshotsSettled(v *store.VM, command string) error {
 	for _, found := range s.store.SnapshotsOf(v.ID) {
 		switch {
@@ -248,7 +248,7 @@ func (c *call) checkPreviewable(v *store.VM) error {
 	return c.checkNotPreviewing(v, command)
 }
 
-// restoreSnapshot permanently reverts to a snapshot. Newer ones are lost.
+// restoreSnapshot permanently returns a VM to a snapshot. The VM loses newer snapshots.
 func restoreSnapshot(c *call) (*wire.Element, error) {
 	v, found, err := c.findSnapshot()
 	if err != nil {
@@ -272,7 +272,7 @@ func restoreSnapshot(c *call) (*wire.Element, error) {
 	return c.answerComplete(wire.NewLeaf("async", "false"), restored), nil
 }
 
-// withAsync adds the element async to a refusal of an action.
+// withAsync adds the element async to the refusal of an action.
 func withAsync(err error) error {
 	if refused, ok := err.(*wire.Refusal); ok { //nolint:errorlint // made just before
 		refused.Beside = wire.NewLeaf("async", "false")
@@ -301,7 +301,7 @@ func previewSnapshot(c *call) (*wire.Element, error) {
 		return nil, wire.Invalid("Cannot preview Snapshot. VM's Snapshot does not exist.")
 	}
 
-	// The active state becomes the target for undoing the preview.
+	// Undoing the preview returns to the present active state.
 	was := c.store.TakeSnapshot(v, store.SnapshotPreview, store.BeforePreview)
 	was.ID = c.store.ActiveSnapshot(v).ID
 	c.store.Snapshots.Drop(was.ID)
@@ -317,8 +317,8 @@ func previewSnapshot(c *call) (*wire.Element, error) {
 	return c.answerPending(), nil
 }
 
-// showPreview ends the operation on a VM with snapshots. It returns false for a VM without snapshots, because that is
-// locked for another reason.
+// showPreview ends an operation that previews or restores a snapshot of a VM. It returns false for a VM without
+// snapshots, because such a VM is locked for another reason.
 func (s *Engine) showPreview(v *store.VM) bool {
 	all := s.store.SnapshotsOf(v.ID)
 	for _, found := range all {
@@ -338,7 +338,7 @@ func (s *Engine) showPreview(v *store.VM) bool {
 	return true
 }
 
-// answerPending returns the response to an action still in progress.
+// answerPending returns the response to an action that is still in progress.
 func (c *call) answerPending() *wire.Element {
 	c.status = http.StatusAccepted
 	out := wire.El("action").SetAttr("id", store.NewID()).Str("async", "true").Add(wire.Ref("job", "jobs", c.job))
@@ -369,8 +369,8 @@ func (c *call) endPreview() (v *store.VM, shown, before *store.Snapshot, err err
 	return v, shown, before, nil
 }
 
-// undoSnapshot reverts to the VM's state before the preview. The VM looks settled at once, but its active snapshot is
-// locked.
+// undoSnapshot returns a VM to its state before the preview. The VM looks settled at once, but its active snapshot
+// stays locked for a while.
 func undoSnapshot(c *call) (*wire.Element, error) {
 	v, _, before, err := c.endPreview()
 	if err != nil {
@@ -387,7 +387,7 @@ func undoSnapshot(c *call) (*wire.Element, error) {
 	return c.answerPending(), nil
 }
 
-// commitSnapshot keeps the previewed state. Newer snapshots are lost.
+// commitSnapshot makes the previewed state permanent. The VM loses newer snapshots.
 func commitSnapshot(c *call) (*wire.Element, error) {
 	v, shown, before, err := c.endPreview()
 	if err != nil {
@@ -403,7 +403,7 @@ func commitSnapshot(c *call) (*wire.Element, error) {
 	return c.answerPending(), nil
 }
 
-// addVMOfSnapshot creates a VM as a copy of another one's earlier state.
+// addVMOfSnapshot creates a VM from a snapshot of another VM.
 func (c *call) addVMOfSnapshot() (*wire.Element, error) {
 	in := c.body
 	if err := requireElements(in, "Vm", "name"); err != nil {
@@ -473,7 +473,7 @@ func listSnapshotDisks(c *call) (*wire.Element, error) {
 	return out, nil
 }
 
-// requireSnapshot returns a list requiring an existing snapshot.
+// requireSnapshot wraps a list that requires an existing snapshot.
 func requireSnapshot(list operation) operation {
 	return func(c *call) (*wire.Element, error) {
 		if _, _, err := c.findSnapshot(); err != nil {

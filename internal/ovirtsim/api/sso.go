@@ -17,16 +17,16 @@ import (
 
 // This file contains the engine's single sign-on, and the authentication of API requests.
 
-// maxFailures is the number of successive wrong passwords before the internal domain locks a user.
+// maxFailures is the number of consecutive wrong passwords after which the internal domain locks a user.
 const maxFailures = 5
 
-// session of a user.
+// session is the session of a user.
 type session struct {
 	user   string
 	expiry time.Time
 }
 
-// setLocaleCookie sets the cookie common to all of the engine's pages outside the API.
+// setLocaleCookie sets the cookie that all pages of the engine outside the API have in common.
 func setLocaleCookie(w http.ResponseWriter) {
 	const never = 1<<31 - 1
 	expires := time.Now().Add(never * time.Second).UTC().Format(http.TimeFormat)
@@ -42,17 +42,18 @@ func setSecurityHeaders(w http.ResponseWriter) {
 	w.Header().Set("X-XSS-Protection", "1; MODE=BLOCK")
 }
 
-// loginError is a refusal by the single sign-on: an OAuth code and the engine's text.
+// loginError is the refusal of a login: an OAuth code and the engine's text.
 type loginError struct{ code, text string }
 
 func (e *loginError) Error() string { return e.code + ": " + e.text }
 
-// accessDenied returns the error of a failed authentication; only the text differs.
+// accessDenied returns the error of a failed login. Only its text depends on the reason.
 func accessDenied(user, profile, why string) *loginError {
 	return &loginError{"access_denied", fmt.Sprintf("Cannot authenticate user '%s@%s': %s.", user, profile, why)}
 }
 
-// Texts of refused logins. The text for a locked user is from the engine's messages; it was not recorded.
+// These constants are texts of refused logins. The text for a locked user is from the engine's messages; no recording
+// confirms it.
 const (
 	unableToLogIn = "Unable to log in. Verify your login information or contact the system administrator."
 	noProfile     = "No valid profile found in credentials."
@@ -60,7 +61,8 @@ const (
 	lockedUser    = "Unable to log in because the user account is disabled or locked. Contact the system administrator."
 )
 
-// serveToken is the token endpoint. It accepts parameters in the query and the form, even in a GET.
+// serveToken serves the endpoint for tokens. It accepts parameters from the query and from the form, even in a GET
+// request.
 func (s *Engine) serveToken(w http.ResponseWriter, r *http.Request) {
 	setSecurityHeaders(w)
 	refuse := func(code, text string) {
@@ -121,7 +123,7 @@ func (s *Engine) serveToken(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// grantedScope returns the scope of a token: the requested one with its implied additions.
+// grantedScope returns the scope of a token: the requested scope with the additions that it implies.
 func grantedScope(asked string) string {
 	words := strings.Fields(asked)
 	if slices.Contains(words, "ovirt-app-admin") {
@@ -138,8 +140,8 @@ func grantedScope(asked string) string {
 	return strings.Join(slices.Compact(words), " ")
 }
 
-// checkLogin checks a password, and locks a user after too many wrong ones. The part after the last @ of a name is its
-// profile.
+// checkLogin checks a password, and locks a user after too many wrong passwords. The part of a name after the last @ is
+// the profile.
 func (s *Engine) checkLogin(name, password string) *loginError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,13 +183,13 @@ func (s *Engine) openSession(user string) (token string) {
 	token = wire.RandomHex(32)
 	s.sessionsMu.Lock()
 	defer s.sessionsMu.Unlock()
-	s.dropExpiredSessions() // sessions of clients never logging out must not accumulate
+	s.dropExpiredSessions() // sessions of clients that never log out must not accumulate
 	s.sessions[token] = session{user: user, expiry: s.now().Add(s.settings.TokenLifetime)}
 
 	return token
 }
 
-// serveLogout ends a session. Like the engine, it accepts any input.
+// serveLogout ends a session. Like the engine, it accepts every request.
 func (s *Engine) serveLogout(w http.ResponseWriter, r *http.Request) {
 	setLocaleCookie(w)
 	if r.ParseForm() == nil {
@@ -197,7 +199,7 @@ func (s *Engine) serveLogout(w http.ResponseWriter, r *http.Request) {
 	wire.AnswerJSON(w, http.StatusOK, struct{}{})
 }
 
-// serveRevoke is restricted to the engine's own clients: others do not know their ID and secret.
+// serveRevoke refuses every request, because only the engine's own clients know the required ID and secret.
 func serveRevoke(w http.ResponseWriter, _ *http.Request) {
 	setSecurityHeaders(w)
 	wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{
@@ -206,7 +208,7 @@ func serveRevoke(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// serveTokenInfo is restricted to the engine's own clients, too.
+// serveTokenInfo refuses every request for the same reason.
 func serveTokenInfo(w http.ResponseWriter, _ *http.Request) {
 	setSecurityHeaders(w)
 	wire.AnswerJSON(w, http.StatusBadRequest, map[string]any{
@@ -215,7 +217,8 @@ func serveTokenInfo(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// sessionCookie holds the session of a client logged in with HTTP Basic, on its request.
+// sessionCookie is the cookie with the session of a client. Such a client logs in with HTTP Basic and asks for the
+// cookie.
 const sessionCookie = "JSESSIONID"
 
 // setSession sets the cookie of the API; an empty value removes it.
@@ -228,15 +231,15 @@ func setSession(w http.ResponseWriter, value string) {
 	w.Header().Add("Set-Cookie", cookie)
 }
 
-// Texts on the page of a 401, besides those of refused logins.
+// These constants are texts of the page for a 401, in addition to those of refused logins.
 const (
 	nothingSent  = "Unauthorized"
 	sessionEnded = "invalid_grant: The provided authorization grant for the auth code has expired."
 )
 
-// authenticate returns the user of a request, or the refusal's text: by the cookie of a session, by the token of one,
-// or by HTTP Basic. A client sending "Prefer: persistent-auth" with its password gets a cookie. The first request with
-// the cookie but without this header ends the session: this is how such clients log out.
+// authenticate returns the user of a request, or the text of the refusal. It accepts the cookie of a session, the token
+// of a session, or HTTP Basic. A client that sends "Prefer: persistent-auth" with its password gets a cookie. The first
+// request with this cookie but without this header ends the session. This is how such clients log out.
 func (s *Engine) authenticate(w http.ResponseWriter, r *http.Request) (user, refused string) {
 	isBreak := func(c rune) bool { return c == ',' || c == ' ' }
 	persistent := slices.Contains(strings.FieldsFunc(strings.Join(r.Header.Values("Prefer"), ","), isBreak),
@@ -251,7 +254,7 @@ func (s *Engine) authenticate(w http.ResponseWriter, r *http.Request) (user, ref
 	switch scheme {
 	case "Bearer":
 		if user, ok := s.useSession(credentials); ok {
-			if persistent || cookie != nil { // it grants nothing beyond the token
+			if persistent || cookie != nil { // the cookie grants nothing beyond the token
 				setSession(w, wire.RandomHex(16))
 			}
 
@@ -296,7 +299,8 @@ func (s *Engine) authenticateCookie(w http.ResponseWriter, value string, persist
 	return "", nothingSent
 }
 
-// writeUnauthorized writes the servlet container's page for a request without a session. It is never an API document.
+// writeUnauthorized writes the servlet container's page for a request without a session. This page is never an API
+// document.
 func writeUnauthorized(w http.ResponseWriter, text string) {
 	if text == basicOfKeycloak {
 		writeBasicRefused(w)
@@ -307,7 +311,7 @@ func writeUnauthorized(w http.ResponseWriter, text string) {
 	writeErrorPage(w, http.StatusUnauthorized, text)
 }
 
-// writeErrorPage writes an error in the servlet container's form.
+// writeErrorPage writes an error page in the form of the servlet container.
 func writeErrorPage(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/html;charset=UTF-8")
 	w.WriteHeader(status)
@@ -315,7 +319,8 @@ func writeErrorPage(w http.ResponseWriter, status int, text string) {
 	_, _ = fmt.Fprintf(w, "<html><head><title>Error</title></head><body>%s</body></html>", escaped)
 }
 
-// useSession returns the user of a session and extends it: the engine counts from the last use.
+// useSession returns the user of a session and extends the session. Its lifetime counts from the last use, as in the
+// engine.
 func (s *Engine) useSession(token string) (string, bool) {
 	s.sessionsMu.Lock()
 	defer s.sessionsMu.Unlock()
@@ -345,7 +350,7 @@ func (s *Engine) ExpireSessions() {
 	s.sessions = map[string]session{}
 }
 
-// CountSessions returns the number of valid sessions, and of successful logins so far.
+// CountSessions returns the number of valid sessions, and the number of successful logins so far.
 func (s *Engine) CountSessions() (live, logins int) {
 	s.sessionsMu.Lock()
 	defer s.sessionsMu.Unlock()
@@ -354,13 +359,13 @@ func (s *Engine) CountSessions() (live, logins int) {
 	return len(s.sessions), s.logins
 }
 
-// dropExpiredSessions drops expired sessions; sessionsMu must be held.
+// dropExpiredSessions drops expired sessions. The caller must hold sessionsMu.
 func (s *Engine) dropExpiredSessions() {
 	now := s.now()
 	maps.DeleteFunc(s.sessions, func(_ string, one session) bool { return now.After(one.expiry) })
 }
 
-// servePKIResource serves certificates to clients not trusting them yet; it needs no session.
+// servePKIResource serves certificates to clients that do not trust them yet, so it needs no session.
 func (s *Engine) servePKIResource(w http.ResponseWriter, r *http.Request) {
 	setLocaleCookie(w)
 	query := r.URL.Query()

@@ -7,14 +7,14 @@ import (
 
 // This file contains the statistics of hosts, VMs, network interfaces and disks.
 
-// statisticName is a value of a statistics collection.
+// statisticName is one value in a collection of statistics.
 type statisticName struct {
 	name, description, kind, unit string
-	// counter reports that it only grows, silent that it has no value.
+	// counter reports that the value only grows; silent reports that it has no value.
 	counter, silent bool
 }
 
-// document shows a value of an owner.
+// document returns a statistic of its owner with a value.
 func (n statisticName) document(c *call, owner *wire.Element, value int64) *wire.Element {
 	id := c.store.IDOf("", "statistic", owner.Attr("id"), n.name)
 	base := owner.Attr("href")
@@ -29,7 +29,7 @@ func (n statisticName) document(c *call, owner *wire.Element, value int64) *wire
 	return out.Add(values, owner.Clone())
 }
 
-// statisticsElement returns a list of values. Unknown values are 0.
+// statisticsElement returns a list of statistics. Unknown values are 0.
 func (c *call) statisticsElement(names []statisticName, owner *wire.Element, values map[string]int64) *wire.Element {
 	out := wire.El("statistics")
 	for _, one := range names {

@@ -24,7 +24,7 @@ var storageDomainRoutes = []route{
 	{"GET", "/storagedomains/{id}/permissions", permissionsOf("storage_domain", "storagedomains", "id")},
 }
 
-// storageDomainDocument shows a storage domain. Its status is shown only through its data center.
+// storageDomainDocument shows a storage domain. Only the data center of a domain shows the domain's status.
 func storageDomainDocument(c *call, d *store.StorageDomain) *wire.Element {
 	used, committed := c.store.Usage(d.ID)
 
@@ -114,7 +114,7 @@ func listStorageDomainDisks(c *call) (*wire.Element, error) {
 	return disksWhere(c, func(d *store.Disk) bool { return d.IsOnDomain(c.pathID("id")) })
 }
 
-// ofDomain applies an operation to a disk accessed through its storage domain.
+// ofDomain applies an operation to a disk whose path starts with its storage domain.
 func ofDomain(op operation) operation {
 	return func(c *call) (*wire.Element, error) {
 		if d := c.store.Disks.Get(c.pathID("id")); d != nil && !d.IsOnDomain(c.pathID("domain")) {

@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file contains tags, and their assignment to VMs, hosts and templates.
+// This file contains tags, and their assignments to VMs, hosts and templates.
 
 var tagRoutes = []route{
 	{"GET", "/hosts/{host}/tags", taggedHost.listAssigned},
@@ -43,7 +43,7 @@ func describedTag(t *store.Tag, description *string) *wire.Element {
 	return out.Add(wire.Ref("parent", "tags", t.Parent))
 }
 
-// listTags includes the root. It ignores a search and max.
+// listTags lists the tags, including the root. It ignores the parameters search and max.
 func listTags(c *call) (*wire.Element, error) {
 	out := wire.El("tags")
 	for _, t := range c.store.Tags.Where(nil, store.TagKey) {
@@ -66,7 +66,7 @@ func getTag(c *call) (*wire.Element, error) {
 
 const maxTagName = 50
 
-// changeTag applies a request to a tag. A missing parent is rejected like a name in use.
+// changeTag applies a request to a tag. For a missing parent, it returns the same error as for a name in use.
 func (c *call) changeTag(t *store.Tag) error {
 	in, next := c.body, *t
 	if in.Has("name") {
@@ -101,8 +101,8 @@ func (c *call) changeTag(t *store.Tag) error {
 		}
 
 		if above.ID == t.ID || slices.Contains(c.store.TagLine(above), t.Name) {
-			text := "Operation canceled, recursive Tag hierarchy cannot be defined." // from the engine's source
-			if above.ID == t.ID {                                                    // found twice
+			text := "Operation canceled, recursive Tag hierarchy cannot be defined." // from the engine's sources
+			if above.ID == t.ID {                                                    // the hierarchy contains the tag twice
 				text += ", " + text
 			}
 
@@ -171,11 +171,11 @@ func removeTag(c *call) (*wire.Element, error) {
 	return c.answerComplete(), nil
 }
 
-// tagged is a kind of object with tags.
+// tagged is a kind of object that can have tags.
 type tagged struct {
-	// owner and collection name the object in documents; id is its parameter in paths.
+	// owner and collection are the object's names in documents. id is the object's parameter in paths.
 	owner, collection, id string
-	// of returns a tag's list of these objects.
+	// of returns the tag's list of objects of this kind.
 	of func(*store.Tag) *[]string
 	// there reports whether the object exists.
 	there func(c *call, id string) bool
@@ -193,8 +193,8 @@ var (
 	}, func(c *call, id string) bool { return c.store.Templates.Get(id) != nil }}
 )
 
-// document shows a tag of an object. The engine shows its description in the response to the assignment, and an empty
-// one later.
+// document shows a tag of an object. The engine shows the tag's description in the response to the assignment, and an
+// empty description later.
 func (k tagged) document(c *call, t *store.Tag, description *string) *wire.Element {
 	out := describedTag(t, description)
 	out.Attrs[0].Value = wire.Href(k.collection, c.pathID(k.id), "tags", t.ID)

@@ -150,8 +150,8 @@ func checkTemplateName(name string) error {
 	return nil
 }
 
-// addTemplate copies a stopped VM, locked meanwhile. Refusals are in the order of the engine's AddVmTemplateCommand.
-// The text about a VM not down is from its source.
+// addTemplate copies a stopped VM to a template, and locks the VM until the end. Refusals are in the order of the
+// engine's AddVmTemplateCommand. The text about a VM that is not down is from the engine's sources.
 func addTemplate(c *call) (*wire.Element, error) {
 	in := c.body
 	if !in.Has("name") || wire.RefID(in.Get("vm")) == "" && !in.Has("vm", "name") {
@@ -209,7 +209,7 @@ func addTemplate(c *call) (*wire.Element, error) {
 	return c.answerCreated(templateDocument(c, made)), nil
 }
 
-// newTemplateOf returns a new template with its VM's hardware, not stored yet.
+// newTemplateOf returns a new template with the hardware of its VM, but does not store it.
 func (c *call) newTemplateOf(v *store.VM, in *wire.Element) *store.Template {
 	made := &store.Template{
 		Hardware:       v.CopyOf(),
@@ -234,7 +234,7 @@ func (c *call) newTemplateOf(v *store.VM, in *wire.Element) *store.Template {
 	return made
 }
 
-// setVersion makes a template a version of another one, or checks that its name is free.
+// setVersion makes a template a version of another template. Otherwise, it checks that the template's name is free.
 func (c *call) setVersion(made *store.Template, in *wire.Element) error {
 	base := wire.RefID(in.Get("version", "base_template"))
 	if base != "" && c.store.Templates.Get(base) == nil {
@@ -255,7 +255,7 @@ func (c *call) setVersion(made *store.Template, in *wire.Element) error {
 	return nil
 }
 
-// copyInto copies the disks and network interfaces of its VM to a template.
+// copyInto copies the disks and network interfaces of a VM to a template.
 func (c *call) copyInto(made *store.Template, v *store.VM) {
 	for _, a := range c.store.AttachmentsOf(v.ID) {
 		copied := *c.store.Disks.Get(a.Disk)
@@ -363,8 +363,9 @@ func updateTemplate(c *call) (*wire.Element, error) {
 	return templateDocument(c, t), nil
 }
 
-// removeTemplate is rejected while VMs depend on the template, and while disks of deleted VMs are still being removed.
-// The order, the texts about VMs and disks, and the handling of versions follow the engine's RemoveVmTemplateCommand.
+// removeTemplate removes a template. The engine refuses this while VMs depend on the template, or while the removal of
+// deleted VMs' disks continues. The order, the texts about VMs and disks, and the handling of versions follow the
+// engine's RemoveVmTemplateCommand.
 func removeTemplate(c *call) (*wire.Element, error) {
 	t, err := c.findTemplate()
 	if err != nil {
@@ -420,7 +421,7 @@ func removeTemplate(c *call) (*wire.Element, error) {
 	return c.answerComplete(), nil
 }
 
-// disksBasedOn returns the disks depending on a template's disks, in the engine's notation.
+// disksBasedOn returns the disks that depend on a template's disks, in the notation of the engine's errors.
 func (c *call) disksBasedOn(t *store.Template) []string {
 	var out []string
 

@@ -6,25 +6,26 @@ import (
 
 // Timings are the durations of the engine's asynchronous operations.
 type Timings struct {
-	// Clone is the time a new VM's disks stay locked; copied disks, and new templates, take twice as long.
+	// Clone is the time during which a new VM's disks are locked. Copied disks and new templates take twice as long.
 	Clone time.Duration
-	// Launch is the time a starting VM waits for its host.
+	// Launch is the time during which a starting VM waits for its host.
 	Launch time.Duration
-	// PowerUp is the time a host needs before the guest runs.
+	// PowerUp is the time from the host's start of a VM until the guest runs.
 	PowerUp time.Duration
 	// PowerDown is the time to stop a VM.
 	PowerDown time.Duration
-	// Disk is the time a disk is locked during its creation, resizing or removal; 0 means the value of Clone.
+	// Disk is the time during which a disk is locked for its creation, resizing or removal; 0 means the value of Clone.
 	Disk time.Duration
-	// Migrate is the time of a VM's migration between hosts; 0 means the value of PowerUp.
+	// Migrate is the duration of a VM's migration between hosts; 0 means the value of PowerUp.
 	Migrate time.Duration
-	// Remove is the time a removed VM or disk remains visible, locked; 0 means immediate removal.
+	// Remove is the time during which a removed VM or disk stays visible and locked; 0 means immediate removal.
 	Remove time.Duration
-	// Fence is the time after a host's failure until its VMs are known to be down; 0 means four times PowerDown.
+	// Fence is the time from a host's failure until the engine knows that the host's VMs are down. 0 means four times
+	// PowerDown.
 	Fence time.Duration
 }
 
-// DefaultTimings returns timings short enough to watch, and long enough for every status to be visible.
+// DefaultTimings returns timings that are short enough to watch, and long enough to show every status.
 func DefaultTimings() Timings {
 	return Timings{
 		Clone:     700 * time.Millisecond,

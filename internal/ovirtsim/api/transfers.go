@@ -29,14 +29,14 @@ var transferRoutes = []route{
 	{"POST", "/imagetransfers/{id}/resume", transferAction(resumeTransfer)},
 }
 
-// imagesPath is the path of the data endpoint, on the engine's address.
+// imagesPath is the path of the data endpoint on the engine's address.
 const imagesPath = "/images/"
 
 func (s *Engine) transferURL(t *store.ImageTransfer) string {
 	return "https://" + s.settings.Address + imagesPath + t.Ticket
 }
 
-// hasTicket are the phases accepting data and showing the URLs.
+// hasTicket are the phases in which a transfer accepts data and shows its URLs.
 var hasTicket = []string{
 	store.PhaseTransferring,
 	store.PhaseResuming,
@@ -136,7 +136,7 @@ func addTransfer(c *call) (*wire.Element, error) {
 	return c.answerCreated(transferDocument(c, made)), nil
 }
 
-// transferHost returns the host with the daemon transferring a disk's data.
+// transferHost returns the host whose daemon transfers a disk's data.
 func (c *call) transferHost(d *store.Disk) string {
 	center := c.store.StorageDomains.Get(d.Domain).DataCenter
 
@@ -171,10 +171,10 @@ func (s *Engine) startTransferTimer(t *store.ImageTransfer) {
 	})
 }
 
-// phaseDuration is the duration of a phase with work for the engine.
+// phaseDuration is the duration of a phase in which the engine works.
 func (s *Engine) phaseDuration() time.Duration { return s.settings.Timings.Disk / 2 }
 
-// afterwards maps phases to their automatic successors.
+// afterwards maps phases to their automatic next phases.
 var afterwards = map[string]string{
 	store.PhaseCancelledUser:   store.PhaseCleaning,
 	store.PhaseCleaning:        store.PhaseFinishedCleanup,
@@ -184,8 +184,8 @@ var afterwards = map[string]string{
 	store.PhaseResuming:        store.PhaseTransferring,
 }
 
-// enterPhase starts a phase. The disk of a failed upload is first illegal, then locked during its removal, then
-// deleted. The disk of a download stays.
+// enterPhase starts a phase of a transfer. The disk of a failed upload is first illegal, then locked for its removal,
+// and then deleted. A download's disk stays.
 func (s *Engine) enterPhase(t *store.ImageTransfer, phase string) {
 	t.Phase = phase
 	s.store.Transfers.Put(t.ID, t)
@@ -239,7 +239,7 @@ func (s *Engine) resumeUpload(t *store.ImageTransfer) {
 	}
 }
 
-// watchActivity ends a transfer without data.
+// watchActivity ends a transfer that receives no data for a while.
 func (s *Engine) watchActivity(t *store.ImageTransfer) {
 	if t.InactivityTimeout <= 0 {
 		return
@@ -260,7 +260,7 @@ func (s *Engine) watchActivity(t *store.ImageTransfer) {
 	})
 }
 
-// transferAction returns an action on a transfer. It reports success for a missing or ended transfer.
+// transferAction returns an action on a transfer. The action reports success even if the transfer is missing or ended.
 func transferAction(act func(c *call, t *store.ImageTransfer) error) operation {
 	return func(c *call) (*wire.Element, error) {
 		if t := c.store.Transfers.Get(c.pathID("id")); t != nil {
@@ -325,10 +325,10 @@ func extendTransfer(c *call, t *store.ImageTransfer) error {
 	return nil
 }
 
-// fileBlock is the growth unit of a file on storage.
+// fileBlock is the unit of a file's growth on storage, in bytes.
 const fileBlock = 4096
 
-// verifyTransfer checks the uploaded data, outside the lock, and ends the transfer.
+// verifyTransfer checks the uploaded data without holding the lock, and ends the transfer.
 func (s *Engine) verifyTransfer(t *store.ImageTransfer) {
 	if t.Direction == "download" {
 		s.scheduleTransfer(t, store.PhaseFinishedSuccess, s.phaseDuration())
@@ -370,10 +370,10 @@ func (s *Engine) verifyTransfer(t *store.ImageTransfer) {
 	}()
 }
 
-// inspectImage checks an image like qemu-img, and returns its checksum.
+// inspectImage checks an image in the way of qemu-img, and returns its checksum and its size.
 func inspectImage(path, format string, provisioned int64) (sum string, size int64, err error) {
 	file, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) { // nothing was sent: the disk is unchanged
+	if errors.Is(err, os.ErrNotExist) { // no client sent data, so the disk is unchanged
 		return "", thinBytes, nil
 	}
 
@@ -424,7 +424,7 @@ func (s *Engine) findTicket(id string) (*ticket, error) {
 		}
 
 		size := d.Provisioned
-		if t.Format == "cow" { // including its tables, a full image is slightly larger than its virtual size
+		if t.Format == "cow" { // with its tables, a full image is slightly larger than its virtual size
 			size = max(d.Initial, d.Provisioned+d.Provisioned/10+1<<20)
 		}
 

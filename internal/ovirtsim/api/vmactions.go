@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// checkNotUpdating rejects a command such as "run VM" during a change of the VM.
+// checkNotUpdating rejects a command such as "run VM" while a change of the VM runs.
 func checkNotUpdating(v *store.VM, command string) error {
 	if v.Applied != nil {
 		return wire.Conflict("Cannot %s. VM is being updated.", command)
@@ -18,13 +18,13 @@ func checkNotUpdating(v *store.VM, command string) error {
 	return nil
 }
 
-// inStatus returns the error for an action not allowed in the VM's status.
+// inStatus returns the error for an action that the VM's status does not allow.
 func inStatus(v *store.VM, command string) error {
 	return wire.Conflict("Cannot %s because the VM is in %s status.", command, statusTitles[v.Status])
 }
 
-// findVMForAction returns the VM of the path, for an action. A missing VM is reported by the action, not as a missing
-// path.
+// findVMForAction returns the VM in the path for an action. For a missing VM, it returns the error of the action
+// instead of the error for a missing path.
 func (c *call) findVMForAction(command string) (*store.VM, error) {
 	if v := c.store.VMs.Get(c.pathID("vm")); v != nil {
 		return v, nil
@@ -38,7 +38,7 @@ func (c *call) answerVMAction(v *store.VM) *wire.Element {
 	return c.answerComplete(wire.Ref("vm", "vms", v.ID))
 }
 
-// checkStart makes the engine's checks before the selection of a host.
+// checkStart makes the engine's checks that precede the selection of a host.
 func (c *call) checkStart(v *store.VM) error {
 	if err := checkNotUpdating(v, "run VM"); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (c *call) checkStart(v *store.VM) error {
 		return err
 	}
 
-	// A boot device is required only if the VM boots from nothing else.
+	// A VM needs a boot device only if it boots from nothing else.
 	order := c.body.List("vm", "os", "boot", "devices", "device")
 	if len(order) == 0 {
 		order = v.Settings.List("os", "boot", "devices", "device")
@@ -79,13 +79,13 @@ func (c *call) checkStart(v *store.VM) error {
 		return wire.Conflict("VM is configured to be 'Network bootable', but no Network Interface is configured.\n" +
 			"Alternatives:\n- Select a different boot device (using the 'Run Once' command or 'Edit VM' command on " +
 			"Boot " +
-			"Option Sub-Tab).\n- Configure Network Interface and rerun the VM.") // from the engine's source
+			"Option Sub-Tab).\n- Configure Network Interface and rerun the VM.") // from the engine's sources
 	}
 
 	return nil
 }
 
-// startDisks counts the usable boot disks of a VM.
+// startDisks returns the number of usable boot disks of a VM.
 func (c *call) startDisks(v *store.VM) (int, error) {
 	disks := 0
 
@@ -171,12 +171,12 @@ func startVM(c *call) (*wire.Element, error) {
 	return c.answerVMAction(v), nil
 }
 
-// asksForDrive reports whether a start requests the drive with the initialization, regardless of the VM's earlier runs.
+// asksForDrive reports whether a start requests the drive with the initialization, even if the VM has run before.
 func (c *call) asksForDrive(v *store.VM) bool {
 	return c.body.IsTrue("use_initialization") || c.body.IsTrue("use_cloud_init") && v.OSType != store.OSRHCOS
 }
 
-// driveOf returns the stored initialization, merged with the values given for this start.
+// driveOf returns the stored initialization merged with the values of this start.
 func driveOf(stored, once *wire.Element) *wire.Element {
 	out := wire.El("initialization")
 	if stored != nil {
@@ -190,7 +190,7 @@ func driveOf(stored, once *wire.Element) *wire.Element {
 	return out
 }
 
-// startHost returns the host named by a start, or "".
+// startHost returns the ID of the host in a start request, or "".
 func (c *call) startHost(once *wire.Element) (string, error) {
 	hosts := once.List("placement_policy", "hosts", "host")
 	if len(hosts) == 0 {
@@ -209,8 +209,8 @@ func (c *call) startHost(once *wire.Element) (string, error) {
 	return found.ID, nil
 }
 
-// stopVM powers off. Like the engine, it reports success for a stopped VM. The VM's status stays until its host reports
-// the end, and the host rejects a second stop meanwhile.
+// stopVM powers a VM off. Like the engine, it reports success for a stopped VM. The VM keeps its status until its host
+// reports the end, and until then the host rejects a second stop.
 func stopVM(c *call) (*wire.Element, error) {
 	v, err := c.findVMForAction("stop VM")
 	if err != nil {
@@ -242,15 +242,16 @@ func stopVM(c *call) (*wire.Element, error) {
 	return c.answerVMAction(v), nil
 }
 
-// savingState returns the error for a VM in transition to or from its saved image, with the text of the engine's
-// source.
+// savingState returns the error for a VM that changes to or from its saved state. The text is from the engine's
+// sources.
 func savingState(command string) error {
 	return wire.Conflict("Cannot %s. VM is in saving/restoring state.\n-Please try again when the VM is either up "+
 		"or down.",
 		command)
 }
 
-// shutdownVM asks the guest to shut down, and the guest may ignore it. It powers off a guest not running yet.
+// shutdownVM asks the guest to shut down, but the guest can ignore this. If the guest does not run yet, shutdownVM
+// powers the VM off.
 func shutdownVM(c *call) (*wire.Element, error) {
 	v, err := c.findVMForAction("shutdown VM")
 	if err != nil {
@@ -261,7 +262,7 @@ func shutdownVM(c *call) (*wire.Element, error) {
 	case store.StatusDown, store.StatusPoweringDown:
 		c.recordJob("Shutting down VM "+v.Name, "")
 		return c.answerVMAction(v), nil
-	case store.StatusSuspended: // the engine stops it instead
+	case store.StatusSuspended: // the engine stops the VM instead
 		c.markDown(v)
 		return c.answerVMAction(v), nil
 	case store.StatusSavingState:
@@ -295,10 +296,11 @@ func shutdownVM(c *call) (*wire.Element, error) {
 	return c.answerVMAction(v), nil
 }
 
-// shutdownPatience is the time for a guest to power itself off. Afterwards, the engine returns to the observed status.
+// shutdownPatience is the time in which a guest can power itself off. After this time, the engine returns to the
+// observed status.
 const shutdownPatience = 3 * time.Minute
 
-// restartGuest is a reboot by the guest, or a reset of the machine.
+// restartGuest reboots the guest, or resets the machine.
 func (c *call) restartGuest(command string) (*wire.Element, error) {
 	v, err := c.findVMForAction(command)
 	if err != nil {
@@ -362,7 +364,7 @@ func migrateVM(c *call) (*wire.Element, error) {
 		want = found.ID
 	}
 
-	switch { // the texts, except for a stopped VM, and the order are from the engine's sources
+	switch { // the order is from the engine's sources; so are the texts, except the text for a stopped VM
 	case v.PlacementAffinity == "pinned":
 		return nil, wire.Conflict("Cannot migrate VM. VM is pinned to Host.")
 	case v.PlacementAffinity == "user_migratable" && !c.body.IsTrue("force"):
@@ -414,7 +416,7 @@ func (c *call) answerFreeze(command string) (*wire.Element, error) {
 	return c.answerVMAction(v), nil
 }
 
-// logonVM requires a guest agent with support for it.
+// logonVM requires a guest agent that supports this action.
 func logonVM(c *call) (*wire.Element, error) {
 	if _, err := c.findVMForAction("logon to VM"); err != nil {
 		return nil, err
@@ -425,7 +427,7 @@ func logonVM(c *call) (*wire.Element, error) {
 
 func detachVM(*call) (*wire.Element, error) { return nil, wire.Forbidden() }
 
-// cloneVM and exportVM only check for missing elements; the operations are not simulated.
+// cloneVM and exportVM only check for missing elements. The simulator does not perform these operations.
 func cloneVM(c *call) (*wire.Element, error) {
 	return nil, firstError(requireParameter(cmp.Or(c.body.Get("vm"), wire.El("vm")), "vm", "name"),
 		wire.PlainFault(http.StatusNotImplemented, "cloning a VM is not simulated"))
@@ -460,7 +462,7 @@ func ticketVM(c *call) (*wire.Element, error) {
 	return c.answerComplete(ticket), nil
 }
 
-// autoPinVM enables the engine's automatic pinning. Only a change of the VM can disable it.
+// autoPinVM enables the engine's automatic pinning. Only a change of the VM can disable this pinning.
 func autoPinVM(c *call) (*wire.Element, error) {
 	v := c.store.VMs.Get(c.pathID("vm"))
 	switch {

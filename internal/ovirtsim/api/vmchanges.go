@@ -46,8 +46,7 @@ func addVM(c *call) (*wire.Element, error) {
 	)
 }
 
-// makeVM creates the requested VM. goesOn reports that the engine responds before it has finished, despite copying the
-// disks.
+// makeVM creates the requested VM. With goesOn, the engine responds before it has copied the disks.
 func (c *call) makeVM(source *store.Template, home *store.Cluster, clone, goesOn bool) (*wire.Element, error) {
 	in := c.body
 	made := c.newVMOf(source, home)
@@ -70,7 +69,7 @@ func (c *call) makeVM(source *store.Template, home *store.Cluster, clone, goesOn
 	c.recordJob("Creating VM "+made.Name, made.ID)
 	c.recordEvent(34, "normal", "VM "+made.Name+" creation was initiated by "+c.user.Name+".", eventOf{vm: made.ID})
 
-	// The response to an unfinished create has no Location.
+	// The response to an unfinished creation has no Location header.
 	document := c.answerCreated(vmDocument(c, made))
 	if len(disks) > 0 && (!clone || goesOn) {
 		c.status, c.made = http.StatusAccepted, ""
@@ -80,7 +79,7 @@ func (c *call) makeVM(source *store.Template, home *store.Cluster, clone, goesOn
 	return document, nil
 }
 
-// newVMOf returns a new VM with its template's settings, not stored yet.
+// newVMOf returns a new VM with the settings of its template, but does not store it.
 func (c *call) newVMOf(source *store.Template, home *store.Cluster) *store.VM {
 	made := &store.VM{
 		Hardware:       source.CopyOf(),
@@ -103,7 +102,7 @@ func (c *call) newVMOf(source *store.Template, home *store.Cluster) *store.VM {
 	return made
 }
 
-// applyCreate applies the elements of a create.
+// applyCreate applies the elements of a create request to a new VM.
 func (c *call) applyCreate(made *store.VM, in *wire.Element, command string) error {
 	fail := commandOn(command)
 	if err := checkNames(in, "VM", "vmStatic", maxVMName, fail); err != nil {
@@ -138,7 +137,7 @@ func (c *call) applyCreate(made *store.VM, in *wire.Element, command string) err
 	return err
 }
 
-// lockNew locks a VM during the creation of its disks. A clone of a template without disks is locked briefly, too.
+// lockNew locks a VM until its disks exist. Even a clone of a template without disks is locked for a moment.
 func (c *call) lockNew(made *store.VM, clone, disks bool) {
 	if !disks {
 		return
@@ -153,8 +152,7 @@ func (c *call) lockNew(made *store.VM, clone, disks bool) {
 	c.scheduleVM(made, store.StatusDown, wait)
 }
 
-// copyTemplateParts stores a new VM's parts from its template: a NIC for each of the template's, and the disks of
-// copyDisks.
+// copyTemplateParts stores the parts of a new VM: a NIC for each NIC of its template, and the disks from copyDisks.
 func (s *Engine) copyTemplateParts(made *store.VM, source *store.Template, disks []copied) {
 	for _, n := range s.store.NICsOf(source.ID) {
 		own := *n
@@ -205,7 +203,7 @@ func updateVM(c *call) (*wire.Element, error) {
 	next.SetHardware(wanted, v.IsRunning(), c.flagParam("next_run"))
 	*v = next
 	c.store.VMs.Put(v.ID, v)
-	if leased { // takes its storage domain a while
+	if leased { // the storage domain needs some time for the lease
 		after := v.CopyOf()
 		v.Applied = &after
 		c.scheduleVM(v, store.StatusDown, c.settings.Timings.PowerDown)
@@ -217,8 +215,8 @@ func updateVM(c *call) (*wire.Element, error) {
 	return vmDocument(c, v), nil
 }
 
-// nextVM returns the VM after the request, and its new hardware separately, because it may have to wait for the next
-// start.
+// nextVM returns the VM after the request. It returns the new hardware separately, because new hardware may have to
+// wait for the next start.
 func (c *call) nextVM(v *store.VM, command string) (next store.VM, wanted store.Hardware, err error) {
 	fail, in := commandOn(command), c.body
 	next, wanted = *v, v.CopyOf()
@@ -255,7 +253,7 @@ func (c *call) nextVM(v *store.VM, command string) (next store.VM, wanted store.
 	return next, wanted, err
 }
 
-// textOr returns the text of a request's element, or the existing value if the element is missing.
+// textOr returns the text of an element in the request, or the existing value if the request lacks this element.
 func textOr(in *wire.Element, name, there string) string {
 	if in.Has(name) {
 		return in.Value(name)
@@ -264,7 +262,7 @@ func textOr(in *wire.Element, name, there string) string {
 	return there
 }
 
-// checkHotChange rejects changes impossible for a running VM.
+// checkHotChange rejects changes that are impossible while the VM runs.
 func (c *call) checkHotChange(v *store.VM, wanted *store.Hardware, fail failure) error {
 	added := wanted.Memory - v.Memory
 	switch {
@@ -307,7 +305,7 @@ func (c *call) moveToCluster(v *store.VM, e *wire.Element) error {
 	case v.IsRunning():
 		return wire.Conflict("Cannot update a VM in this status. Try stopping the VM first.")
 	case to.DataCenter != c.store.DataCenterOf(v.Cluster):
-		return wire.Conflict("VM can be moved only to a Cluster in the same Data Center.") // from its source
+		return wire.Conflict("VM can be moved only to a Cluster in the same Data Center.") // from the engine's sources
 	}
 
 	v.Cluster = to.ID
@@ -315,7 +313,7 @@ func (c *call) moveToCluster(v *store.VM, e *wire.Element) error {
 	return nil
 }
 
-// removeVM makes its checks in the order of the engine's RemoveVmCommand.
+// removeVM removes a VM. Its checks follow the order of the engine's RemoveVmCommand.
 func removeVM(c *call) (*wire.Element, error) {
 	v, err := c.findVM()
 	if err != nil {
@@ -332,7 +330,7 @@ func removeVM(c *call) (*wire.Element, error) {
 		)
 	case detachOnly && v.Template != store.BlankTemplateID:
 		return nil, wire.Conflict("Cannot remove VM with detaching disks, VM is based from template.")
-	case v.Status == store.StatusSuspended: // from its source
+	case v.Status == store.StatusSuspended: // from the engine's sources
 		return nil, wire.Conflict("Cannot remove VM that its state is not down.\n-Please stop the VM first.")
 	case v.IsRunning():
 		return nil, wire.Conflict("Cannot remove VM. VM is running.")
@@ -369,7 +367,7 @@ func removeVM(c *call) (*wire.Element, error) {
 	return c.answerComplete(), nil
 }
 
-// dropVM removes a VM from the inventory. Its disks stay.
+// dropVM removes a VM from the inventory. The VM's disks stay.
 func (s *Engine) dropVM(v *store.VM) {
 	for _, n := range s.store.NICsOf(v.ID) {
 		s.store.ReleaseLeases(n.MAC)

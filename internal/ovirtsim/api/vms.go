@@ -15,7 +15,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file contains VMs as objects: showing, creating, changing and removing them. Their life is in life.go.
+// This file contains VMs as objects: it shows, creates, changes and removes them. The file life.go contains the life of
+// VMs.
 
 var vmRoutes = []route{
 	{"GET", "/vms", listVMs},
@@ -34,7 +35,7 @@ var vmRoutes = []route{
 	{"GET", "/vms/{vm}/statistics/{id}", readItem(vmStatistics)},
 }
 
-// describeDisplay adds the console address of a VM.
+// describeDisplay adds the address of a VM's console to a document.
 func (c *call) describeDisplay(v *store.VM, out *wire.Element) {
 	if len(v.Consoles) == 0 {
 		out.Kids = slices.DeleteFunc(out.Kids, func(e *wire.Element) bool { return e.Name == "display" })
@@ -56,7 +57,7 @@ func (c *call) describeDisplay(v *store.VM, out *wire.Element) {
 func vmDocument(c *call, v *store.VM) *wire.Element {
 	shown, full := v.Hardware, c.allContent()
 
-	// the VM after its next start
+	// The response shows the VM as it is after its next start.
 	if v.Next != nil && (c.flagParam("next_run") || c.query.Get("current") == "false") {
 		shown = *v.Next
 		keepDevices(&shown, &v.Hardware)
@@ -105,7 +106,7 @@ func vmDocument(c *call, v *store.VM) *wire.Element {
 
 	out.Add(initialization, wire.Ref("original_template", "templates", original),
 		wire.Ref("template", "templates", v.Template), wire.Ref("instance_type", "instancetypes", v.InstanceType))
-	if c.filtered { // the VM's host is not visible to everyone
+	if c.filtered { // not everyone may see the VM's host
 		out.Kids = slices.DeleteFunc(out.Kids, func(e *wire.Element) bool {
 			return e.Name == "host" ||
 				e.Name == "placement_policy"
@@ -115,9 +116,9 @@ func vmDocument(c *call, v *store.VM) *wire.Element {
 	return out
 }
 
-// keepDevices shows the VM's present devices. An engine reads them from a table updated at the next start, and shows
-// pending ones only in the OVF. This is recorded for the sound card and the console; for others it follows the engine's
-// source.
+// keepDevices replaces devices in the shown hardware by the VM's present devices. An engine reads devices from a table
+// that the next start updates. It shows pending devices only in the OVF. A recording confirms this for the sound card
+// and the console. For other devices, it follows the engine's sources.
 func keepDevices(shown, now *store.Hardware) {
 	shown.Console, shown.Soundcard = now.Console, now.Soundcard
 	shown.Settings = shown.Settings.Clone()
@@ -127,7 +128,7 @@ func keepDevices(shown, now *store.Hardware) {
 	}
 }
 
-// guestSystem returns the agent's report of the guest's system.
+// guestSystem returns the guest agent's report about the guest's system.
 func guestSystem() []*wire.Element {
 	kernel := wire.El("kernel").
 		Add(wire.El("version").Num("build", 0).Str("full_version", "5.15.0-sim.el9").Num("major", 5).Num("minor", 15))
@@ -140,8 +141,8 @@ func guestSystem() []*wire.Element {
 	}
 }
 
-// buildOVF returns the OVF of a VM, included in full responses, with its pending configuration. It also contains the
-// user data.
+// buildOVF returns the OVF of a VM with its pending configuration, for full responses. The OVF also contains the user
+// data.
 func (s *Engine) buildOVF(v *store.VM) string {
 	const snapshots = "ovf:SnapshotsSection_Type"
 	saved := func(id, kind, text string, date time.Time) *wire.Element {
@@ -163,7 +164,8 @@ func (s *Engine) buildOVF(v *store.VM) string {
 
 func ovfDate(t time.Time) string { return t.UTC().Format("2006/01/02 15:04:05") }
 
-// buildEnvelope returns the OVF of a VM with this hardware. Its devices are limited to those switchable by a request.
+// buildEnvelope returns the OVF of a VM with the given hardware. The OVF contains only those devices that a request can
+// switch on or off.
 func (s *Engine) buildEnvelope(v *store.VM, h *store.Hardware, more *wire.Element) string {
 	content := wire.El("Content").Str("Name", v.Name).Str("Description", v.Description).Str("Comment", v.Comment).
 		Str("CreationDate", ovfDate(v.Created)).
@@ -255,7 +257,7 @@ func getVM(c *call) (*wire.Element, error) {
 	return vmDocument(c, v), nil
 }
 
-// findReferred finds the object named by an element, by ID or name.
+// findReferred finds the object to which an element refers by ID or name.
 func findReferred[T any](t *store.Table[T], e *wire.Element, name func(*T) string) *T {
 	if id := wire.RefID(e); id != "" {
 		return t.Get(id)
@@ -266,7 +268,7 @@ func findReferred[T any](t *store.Table[T], e *wire.Element, name func(*T) strin
 		return nil
 	}
 
-	for _, id := range wire.SortedKeys(t.Rows) { // ordered, so the same request has the same effect
+	for _, id := range wire.SortedKeys(t.Rows) { // sorted, so the same request always has the same effect
 		if row := t.Rows[id]; name(row) == want {
 			return row
 		}
@@ -275,7 +277,7 @@ func findReferred[T any](t *store.Table[T], e *wire.Element, name func(*T) strin
 	return nil
 }
 
-// maxVMName is the maximum length of a VM's name.
+// maxVMName is the maximum number of characters in a VM's name.
 const maxVMName = 64
 
 // checkNames rejects invalid names and descriptions of VMs.
@@ -313,14 +315,14 @@ func checkNames(in *wire.Element, kind, attribute string, longest int, fail fail
 	return nil
 }
 
-// commandOn returns the refusals of a command.
+// commandOn returns a function that creates the refusals of a command.
 func commandOn(command string) failure {
 	return func(format string, args ...any) error {
 		return wire.Invalid("%s", "Cannot "+command+". "+fmt.Sprintf(format, args...))
 	}
 }
 
-// checkVMName checks that no other VM in the data center has the name.
+// checkVMName rejects a VM's name if another VM in the data center has it.
 func (c *call) checkVMName(v *store.VM, command string) error {
 	center := c.store.DataCenterOf(v.Cluster)
 	for _, other := range c.store.VMs.Rows {
@@ -333,7 +335,7 @@ func (c *call) checkVMName(v *store.VM, command string) error {
 	return nil
 }
 
-// clusterOf returns the cluster named by a request.
+// clusterOf returns the cluster to which a request refers.
 func (c *call) clusterOf(e *wire.Element) (*store.Cluster, error) {
 	if err := checkRef(e); err != nil {
 		return nil, err
@@ -350,7 +352,8 @@ func (c *call) clusterOf(e *wire.Element) (*store.Cluster, error) {
 	}
 }
 
-// templateFor returns the template named by an element: by ID, or the newest version of a name in the data center.
+// templateFor returns the template to which an element refers. For a name, it returns the newest version in the data
+// center.
 func (c *call) templateFor(e *wire.Element, dataCenterID string) *store.Template {
 	if id := wire.RefID(e); id != "" {
 		return c.store.Templates.Get(id)
@@ -367,14 +370,14 @@ func (c *call) templateFor(e *wire.Element, dataCenterID string) *store.Template
 	return newest
 }
 
-// findInstanceType returns the instance type named by a request, or nil.
+// findInstanceType returns the instance type to which a request refers, or nil.
 func (c *call) findInstanceType(in *wire.Element) (*store.InstanceType, error) {
 	e := in.Get("instance_type")
 	if e == nil {
 		return nil, nil
 	}
 
-	if wire.RefID(e) == "" { // by name: the engine accepts it and fails
+	if wire.RefID(e) == "" { // a reference by name: the engine accepts it and then fails
 		return nil, wire.BrokenPage()
 	}
 
@@ -386,16 +389,16 @@ func (c *call) findInstanceType(in *wire.Element) (*store.InstanceType, error) {
 		return found, nil
 	}
 
-	return nil, wire.EntityNotFound("GetInstanceType") // from the engine's source
+	return nil, wire.EntityNotFound("GetInstanceType") // from the engine's sources
 }
 
-// memoryStep is the unit for adding memory to a running VM.
+// memoryStep is the step size for an increase of a running VM's memory, in bytes.
 const memoryStep = 128 << 20
 
-// StatusRemoved is the target status of a VM or a disk in removal.
+// StatusRemoved is the target status of a VM or a disk during its removal.
 const StatusRemoved = "removed"
 
-// atLeast reports whether the engine has at least this version.
+// atLeast reports whether the engine has at least the given version.
 func (s *Engine) atLeast(version ...int) bool {
 	for i, part := range strings.Split(s.version, ".") {
 		n, _ := strconv.Atoi(part)

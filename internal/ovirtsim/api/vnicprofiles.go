@@ -115,9 +115,9 @@ func updateVNICProfile(c *call) (*wire.Element, error) {
 	return profileDocument(c, p), nil
 }
 
-// checkProfileUnused rejects a command removing a profile used by VMs or templates. The texts are from the engine's
-// sources, for a network only approximately. what is the kind of object to remove, such as "VM network interface
-// profile".
+// checkProfileUnused rejects a command that removes a profile in use by VMs or templates. The parameter what is the
+// kind of the removed object, such as "VM network interface profile". The texts are from the engine's sources; for a
+// network, they are only approximate.
 func (c *call) checkProfileUnused(p *store.VNICProfile, command, what string) error {
 	vms, templates := map[string]bool{}, map[string]bool{}
 
@@ -151,7 +151,7 @@ func (c *call) checkProfileUnused(p *store.VNICProfile, command, what string) er
 	}
 }
 
-// nameLines formats names like an engine's refusal: one per line, and at most five.
+// nameLines formats names in the form of the engine's refusals: one per line, at most five.
 func nameLines(names []string) string {
 	const most = 5
 	if len(names) > most {

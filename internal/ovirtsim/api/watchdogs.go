@@ -20,7 +20,7 @@ func (c *call) watchdogDocument(v *store.VM) *wire.Element {
 		Add(wire.Ref("vm", "vms", v.ID)).Str("action", v.Watchdog.Action).Str("model", v.Watchdog.Model)
 }
 
-// findWatchdog returns the VM whose watchdog the path names.
+// findWatchdog returns the VM of the watchdog in the path.
 func (c *call) findWatchdog() (*store.VM, error) {
 	v := c.store.VMs.Get(c.pathID("vm"))
 	if v == nil || v.Watchdog == nil || v.Watchdog.ID != c.pathID("id") {
@@ -75,7 +75,7 @@ func addWatchdog(c *call) (*wire.Element, error) {
 	return c.answerCreated(c.watchdogDocument(v)), nil
 }
 
-// checkWatchdog rejects a model not supported by any operating system here.
+// checkWatchdog rejects a watchdog model that no operating system here supports.
 func checkWatchdog(w *store.Watchdog) error {
 	if w.Model != "i6300esb" {
 		return wire.Invalid(
