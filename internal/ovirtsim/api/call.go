@@ -188,7 +188,7 @@ func (c *call) writeRefusal(w http.ResponseWriter, err error) {
 	switch {
 	case refused.Page != "" && refused.Plain:
 		if refused.Status == http.StatusInternalServerError && c.action == "" {
-			w.Header().Del(CorrelationHeader) // an error response replaces the handler's response, including its headers
+			w.Header().Del(CorrelationHeader) // an error response replaces the handler's response, with its headers
 		}
 
 		w.Header().Set("Content-Type", "text/html;charset=UTF-8")

@@ -102,7 +102,7 @@ func (c *call) changeTag(t *store.Tag) error {
 
 		if above.ID == t.ID || slices.Contains(c.store.TagLine(above), t.Name) {
 			text := "Operation canceled, recursive Tag hierarchy cannot be defined." // from the engine's sources
-			if above.ID == t.ID {                                                    // the hierarchy contains the tag twice
+			if above.ID == t.ID {                                                    // a second time
 				text += ", " + text
 			}
 

@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// Control lets tests and humans observe and influence the engine beyond its API. It stands in front of the engine: it
-// records requests and injects faults.
+// Control lets tests and users observe and influence the engine beyond its API. Every request passes through it on the
+// way to the engine, so it can record requests and inject faults.
 type Control struct {
 	engine  *api.Engine
 	changes localpage.Changes
@@ -28,8 +28,8 @@ type Control struct {
 	random   *rand.Rand
 }
 
-// New returns a Control with initial faults. A seed makes faults with a probability repeatable; 0 means random. Watch
-// provides the engine later.
+// New returns a Control with initial faults. A seed makes faults with a probability repeatable; 0 means random.
+// SetEngine provides the engine later.
 func New(faults []Fault, seed uint64) (*Control, error) {
 	s := &Control{random: newRandom(seed)}
 
@@ -43,13 +43,13 @@ func New(faults []Fault, seed uint64) (*Control, error) {
 	return s, nil
 }
 
-// SetEngine sets the engine behind it.
+// SetEngine sets the engine behind the Control.
 func (s *Control) SetEngine(engine *api.Engine) { s.engine = engine }
 
-// NotifyObservers wakes the observers.
+// NotifyObservers wakes all observers after a change.
 func (s *Control) NotifyObservers() { s.changes.WakeAll() }
 
-// CountLogins counts the successful logins so far.
+// CountLogins returns the number of successful logins so far.
 func (s *Control) CountLogins() int {
 	_, logins := s.engine.CountSessions()
 	return logins
@@ -58,7 +58,7 @@ func (s *Control) CountLogins() int {
 // ExpireSessions ends all sessions.
 func (s *Control) ExpireSessions() { s.engine.ExpireSessions() }
 
-// withVM runs a change on the VM with an ID or a name.
+// withVM runs a change on the VM with the given ID or name.
 func (s *Control) withVM(idOrName string, change func(*store.VM) error) error {
 	st := s.engine.Lock()
 	defer s.engine.Unlock()
@@ -80,13 +80,13 @@ func (s *Control) withVM(idOrName string, change func(*store.VM) error) error {
 	return errors.Join(err, st.Flush())
 }
 
-// Drive is the engine's data on the drive of a VM's last start.
+// Drive holds the engine's data on the drive of a VM's last start.
 type Drive struct {
 	UserData string `json:"userData"`
 	HostName string `json:"hostName"`
 }
 
-// ReadDrive returns the drive of a VM by ID or name; empty without one.
+// ReadDrive returns the drive of the VM with the given ID or name. It returns an empty Drive if the VM has none.
 func (s *Control) ReadDrive(vm string) Drive {
 	var out Drive
 
@@ -101,7 +101,7 @@ func (s *Control) ReadDrive(vm string) Drive {
 	return out
 }
 
-// CrashVM makes a running VM die by itself; a highly available one restarts.
+// CrashVM crashes a running VM; the engine restarts a highly available VM.
 func (s *Control) CrashVM(vm string) error {
 	return s.withVM(vm, func(v *store.VM) error {
 		if v.Status != store.StatusUp && v.Status != store.StatusPoweringUp {
@@ -153,7 +153,7 @@ func (s *Control) withHost(name string, change func(*store.Host) error) error {
 	return fmt.Errorf("there is no host %q", name)
 }
 
-// FailHost makes a host unreachable. Its VMs become unknown, and down once the host is fenced.
+// FailHost makes a host unreachable. The status of its VMs is unknown until the host is fenced, and then down.
 func (s *Control) FailHost(name string) error {
 	return s.withHost(name, func(h *store.Host) error {
 		s.engine.FailHost(h)
@@ -161,7 +161,7 @@ func (s *Control) FailHost(name string) error {
 	})
 }
 
-// RecoverHost brings a host back, from failure or from maintenance.
+// RecoverHost brings a host back from failure or maintenance.
 func (s *Control) RecoverHost(name string) error {
 	return s.withHost(name, func(h *store.Host) error {
 		s.engine.RecoverHost(h)
@@ -169,7 +169,7 @@ func (s *Control) RecoverHost(name string) error {
 	})
 }
 
-// MaintainHost empties a host by migration and takes it out of service.
+// MaintainHost migrates all VMs off a host and takes the host out of service.
 func (s *Control) MaintainHost(name string) error {
 	return s.withHost(name, s.engine.StartMaintenance)
 }
@@ -189,7 +189,7 @@ func (s *Control) UnlockUser(name string) error {
 	return st.Flush()
 }
 
-// SetPassword changes a user's password. Open sessions remain.
+// SetPassword changes a user's password. Open sessions stay valid.
 func (s *Control) SetPassword(name, password string) error {
 	st := s.engine.Lock()
 	defer s.engine.Unlock()

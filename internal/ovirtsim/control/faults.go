@@ -17,31 +17,31 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// Fault is a rule to make requests, or guests, fail. A zero field matches everything, or does nothing.
+// Fault is a rule by which requests or guests fail. A field with its zero value matches everything or does nothing.
 type Fault struct {
-	// ID of the rule, given by the simulator.
+	// ID is the ID of the rule, assigned by the simulator.
 	ID int `json:"id,omitempty"`
 
-	// Method to match.
+	// Method is the HTTP method of the affected requests.
 	Method string `json:"method,omitempty"`
-	// Path is a regular expression on the path below /ovirt-engine.
+	// Path is a regular expression for the path below /ovirt-engine.
 	Path string `json:"path,omitempty"`
-	// Nth lets the first Nth-1 matching requests pass; 0 and 1 begin with the first.
+	// Nth lets the first Nth-1 matching requests pass; 0 and 1 let none pass.
 	Nth int `json:"nth,omitempty"`
-	// Probability of hitting a matching request, 0 to 1; 0 means always.
+	// Probability is the probability that the fault hits a matching request, from 0 to 1; 0 means always.
 	Probability float64 `json:"probability,omitempty"`
-	// Count is the maximum number of hit requests; 0 means no limit.
+	// Count is the maximum number of requests that the fault hits; 0 means no limit.
 	Count int `json:"count,omitempty"`
 
-	// DelayMillis is the delay before anything else.
+	// DelayMillis is a delay in milliseconds before any other effect.
 	DelayMillis int `json:"delayMillis,omitempty"`
-	// Status is the HTTP status of the answer, with the HTML of the web server in front of the engine.
+	// Status is the HTTP status of the answer. The body is the HTML of the web server in front of the engine.
 	Status int `json:"status,omitempty"`
-	// Body and MediaType make the answer that of another proxy, ingress or backend. A MediaType alone means an empty
-	// body.
+	// Body and MediaType turn the answer into that of another proxy, ingress or backend. A MediaType alone means an
+	// empty body.
 	Body      string `json:"body,omitempty"`
 	MediaType string `json:"mediaType,omitempty"`
-	// Reason and Detail make the answer a fault of the engine itself instead of HTML.
+	// Reason and Detail turn the answer into an error of the engine itself, without HTML.
 	Reason string `json:"reason,omitempty"`
 	Detail string `json:"detail,omitempty"`
 	// Action is an additional effect: hang (no answer until the client gives up), hold (nothing until the faults are
@@ -55,16 +55,16 @@ type Fault struct {
 	// VM is a regular expression on the VM's name, for guest faults.
 	VM string `json:"vm,omitempty"`
 
-	// Seen counts matching requests, and Hits the failed ones.
+	// Seen counts the matching requests, and Hits counts those that failed.
 	Seen int `json:"seen,omitempty"`
 	Hits int `json:"hits,omitempty"`
 
 	path, vm *regexp.Regexp
-	// cleared is closed when the rule is removed.
+	// cleared closes when the rule is removed.
 	cleared chan struct{}
 }
 
-// The actions and guest faults.
+// These constants are the actions and the guest faults.
 const (
 	actionHang        = "hang"
 	actionHold        = "hold"
@@ -88,7 +88,7 @@ var (
 	}
 )
 
-// compileRule validates a rule.
+// compileRule validates a rule, and compiles its regular expressions.
 func (f *Fault) compileRule() error {
 	f.cleared = make(chan struct{})
 	var err error
@@ -124,7 +124,7 @@ func (f *Fault) compileRule() error {
 	return nil
 }
 
-// countMatch counts a match and reports whether the rule applies to it. The caller holds mu.
+// countMatch counts a match, and reports whether the rule applies to it. The caller must hold mu.
 func (s *Control) countMatch(f *Fault) bool {
 	f.Seen++
 	if f.Seen < f.Nth || f.Count > 0 && f.Hits >= f.Count {
@@ -140,7 +140,7 @@ func (s *Control) countMatch(f *Fault) bool {
 	return true
 }
 
-// Inject adds a fault; later ones win. ClearFaults removes all.
+// Inject adds a fault. It takes precedence over earlier faults. ClearFaults removes all faults.
 func (s *Control) Inject(fault Fault) error {
 	if err := fault.compileRule(); err != nil {
 		return err
@@ -156,7 +156,7 @@ func (s *Control) Inject(fault Fault) error {
 	return nil
 }
 
-// ListFaults lists the active rules, the newest first, with their counts.
+// ListFaults returns the active rules with their counts, the newest rule first.
 func (s *Control) ListFaults() []Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +169,7 @@ func (s *Control) ListFaults() []Fault {
 	return out
 }
 
-// CountHits counts the requests hit by an active fault, including those still delayed.
+// CountHits returns the number of requests hit by an active fault, including delayed requests.
 func (s *Control) CountHits() int {
 	hits := 0
 	for _, f := range s.ListFaults() {
@@ -192,7 +192,7 @@ func (s *Control) ClearFaults() {
 	s.faults = nil
 }
 
-// faultFor returns the first rule for a request, or nil.
+// faultFor returns the first rule that applies to a request, or nil.
 func (s *Control) faultFor(r *http.Request) *Fault {
 	path := strings.TrimPrefix(r.URL.Path, wire.EnginePath)
 	s.mu.Lock()
@@ -208,7 +208,7 @@ func (s *Control) faultFor(r *http.Request) *Fault {
 	return nil
 }
 
-// GuestFault reports whether a rule of a kind applies to a VM.
+// GuestFault reports whether a rule of the given kind applies to a VM.
 func (s *Control) GuestFault(kind, vmName string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,16 +225,16 @@ func (s *Control) GuestFault(kind, vmName string) bool {
 // cutConnection closes the connection of a request without an answer.
 func cutConnection() { panic(http.ErrAbortHandler) }
 
-// applyBefore applies the part of a fault ahead of the request, and reports whether it answered the request.
+// applyBefore applies those effects of a fault that precede the request, and reports whether it answered the request.
 func (s *Control) applyBefore(f *Fault, w http.ResponseWriter, r *http.Request) (answered bool) {
 	select {
 	case <-time.After(time.Duration(f.DelayMillis) * time.Millisecond):
-	case <-s.engine.Done(): // not the request's: an engine finishes a request even after the client gives up
+	case <-s.engine.Done(): // not until the request ends: an engine finishes a request even if its client gives up
 	}
 
 	switch {
 	case f.Action == actionHang:
-		_, _ = io.Copy(io.Discard, r.Body) // the client's departure is visible only after the body
+		_, _ = io.Copy(io.Discard, r.Body) // the server notices that the client left only after it has read the body
 		select {
 		case <-r.Context().Done():
 		case <-s.engine.Done():
@@ -265,7 +265,7 @@ func (s *Control) applyBefore(f *Fault, w http.ResponseWriter, r *http.Request) 
 
 		return true
 	case f.Status != 0:
-		// A failing engine is visible through the web server in front of it, which answers in HTML.
+		// Clients see a failing engine through the web server in front of it, which answers in HTML.
 		w.Header().Set("Content-Type", "text/html; charset=UTF-8")
 		w.WriteHeader(f.Status)
 		_, _ = fmt.Fprintf(w, "<html><head><title>%[1]d</title></head><body><h1>%[1]d %[2]s</h1></body></html>",
@@ -277,7 +277,7 @@ func (s *Control) applyBefore(f *Fault, w http.ResponseWriter, r *http.Request) 
 	return false
 }
 
-// held keeps an answer back, for faults that drop or break it after the effect of the request.
+// held keeps an answer back, because a fault drops or breaks it after the request has had its effect.
 type held struct {
 	header http.Header
 	status int
@@ -294,7 +294,7 @@ func (h *held) WriteHeader(status int) {
 
 func (h *held) Write(body []byte) (int, error) { return h.body.Write(body) }
 
-// isAfterEffect reports whether the fault follows the effect.
+// isAfterEffect reports whether the fault applies after the effect of the request.
 func (f *Fault) isAfterEffect() bool {
 	return f != nil && (f.Action == actionCutAfter || f.Action == actionMalformed)
 }
@@ -313,7 +313,7 @@ func (f *Fault) sendHeldAnswer(h *held, w http.ResponseWriter) {
 	_, _ = w.Write(h.body.Bytes()[:h.body.Len()*2/3])
 }
 
-// newRandom returns the source of probabilities; a seed makes a run repeatable.
+// newRandom returns the random numbers for probabilities. A seed other than 0 makes a run repeatable.
 func newRandom(seed uint64) *rand.Rand {
 	if seed == 0 {
 		seed = rand.Uint64() //nolint:gosec // faults, not secrets

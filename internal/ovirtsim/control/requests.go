@@ -14,18 +14,18 @@ type Request struct {
 	Seq    int       `json:"seq"`
 	Time   time.Time `json:"time"`
 	Method string    `json:"method"`
-	// Path below /ovirt-engine.
+	// Path is the path below /ovirt-engine.
 	Path  string `json:"path"`
 	Query string `json:"query,omitempty"`
-	// Status of the answer; 0 while it is pending, or if the connection was cut.
+	// Status is the HTTP status of the answer. It is 0 while the answer is pending, or if the connection was cut.
 	Status int `json:"status"`
-	// Millis is the time to the answer.
+	// Millis is the time until the answer in milliseconds.
 	Millis int64 `json:"millis"`
-	// Fault is the ID of the rule applied to the request.
+	// Fault is the ID of the rule that applied to the request.
 	Fault int `json:"fault,omitempty"`
 }
 
-// maxRequests bounds the list of requests in the control API.
+// maxRequests limits the number of requests in the control API's list.
 const maxRequests = 20000
 
 // recordRequest records a received request.
@@ -62,7 +62,7 @@ func (s *Control) noteFault(entry *Request, fault *Fault) {
 	entry.Fault = fault.ID
 }
 
-// ListRequests returns the requests received so far, oldest first.
+// ListRequests returns the requests received so far, the oldest first.
 func (s *Control) ListRequests() []Request { return s.requestsAfter(0) }
 
 func (s *Control) requestsAfter(seq int) []Request {

@@ -24,7 +24,7 @@ const controlHelp = `known:
   POST hosts/NAME/fail, hosts/NAME/recover, hosts/NAME/maintenance
 `
 
-// newMux returns the handlers of the control API, for tests and people.
+// newMux returns the handlers of the control API for tests and users.
 func (s *Control) newMux() *http.ServeMux {
 	mux := http.NewServeMux()
 	show := func(pattern string, what func(*http.Request) any) {
@@ -104,7 +104,7 @@ func (s *Control) clearFault(id string) error {
 	return nil
 }
 
-// setNode sets the Ready condition of the Node of a VM.
+// setNode sets the Ready condition of a VM's Node.
 func (s *Control) setNode(r *http.Request) error {
 	var in struct {
 		Ready  string `json:"ready"`

@@ -12,9 +12,9 @@ import (
 type Summary struct {
 	VMs  int `json:"vms"`
 	NICs int `json:"nics"`
-	// Disks excludes those of templates.
+	// Disks does not count the disks of templates.
 	Disks int `json:"disks"`
-	// Templates excludes Blank.
+	// Templates does not count Blank.
 	Templates      int `json:"templates"`
 	Tags           int `json:"tags"`
 	AffinityGroups int `json:"affinityGroups"`
@@ -64,22 +64,22 @@ type VMInfo struct {
 	Name    string `json:"name"`
 	Comment string `json:"comment,omitempty"`
 	Status  string `json:"status"`
-	// DataCenter and Cluster by name.
+	// DataCenter and Cluster are names.
 	DataCenter string `json:"dataCenter"`
 	Cluster    string `json:"cluster"`
 	Host       string `json:"host,omitempty"`
-	// MemoryBytes and CPUs are its current resources.
+	// MemoryBytes and CPUs are the VM's current resources.
 	MemoryBytes int64      `json:"memoryBytes"`
 	CPUs        int64      `json:"cpus"`
 	Addresses   []string   `json:"addresses,omitempty"`
 	NICs        []NICInfo  `json:"nics,omitempty"`
 	Disks       []DiskInfo `json:"disks,omitempty"`
 	Tags        []string   `json:"tags,omitempty"`
-	// GuestError is the reason of a failed guest start.
+	// GuestError is the reason why the guest failed to start.
 	GuestError string `json:"guestError,omitempty"`
 	// Node is the VM's Kubernetes node.
 	Node *api.GuestNode `json:"node,omitempty"`
-	// Boots is the number of its boots.
+	// Boots is the number of the VM's boots.
 	Boots int `json:"boots"`
 }
 
@@ -99,11 +99,11 @@ type DiskInfo struct {
 	Format        string `json:"format"`
 	Sparse        bool   `json:"sparse"`
 	StorageDomain string `json:"storageDomain"`
-	// ProvisionedBytes is its size, and ActualBytes its space on storage.
+	// ProvisionedBytes is the disk's size, and ActualBytes is its space on storage.
 	ProvisionedBytes int64 `json:"provisionedBytes"`
 	ActualBytes      int64 `json:"actualBytes"`
 	Bootable         bool  `json:"bootable,omitempty"`
-	// SHA256 is the checksum of the latest upload.
+	// SHA256 is the checksum of the latest upload to the disk.
 	SHA256 string `json:"sha256,omitempty"`
 }
 
@@ -125,7 +125,7 @@ func diskInfo(st *store.Store, d *store.Disk) DiskInfo {
 	return out
 }
 
-// vmInfo returns everything except the node, known only to the guest.
+// vmInfo describes a VM without its node, because only the guest knows the node.
 func vmInfo(st *store.Store, v *store.VM, tags map[string][]string) VMInfo {
 	out := VMInfo{
 		ID:         v.ID,
@@ -165,7 +165,7 @@ func vmInfo(st *store.Store, v *store.VM, tags map[string][]string) VMInfo {
 	return out
 }
 
-// ListVMs lists the VMs by name, with the results of their guests.
+// ListVMs returns the VMs by name, with the state of their guests.
 func (s *Control) ListVMs() []VMInfo {
 	st := s.engine.Lock()
 	tags := map[string][]string{}
@@ -184,7 +184,7 @@ func (s *Control) ListVMs() []VMInfo {
 	}
 
 	s.engine.Unlock()
-	if s.engine.Guest() != nil { // without our lock, because guests have their own
+	if s.engine.Guest() != nil { // without the engine's lock, because guests have their own lock
 		for i := range out {
 			if node, ok := s.engine.Guest().Node(out[i].ID); ok {
 				out[i].Node = &node
@@ -195,7 +195,7 @@ func (s *Control) ListVMs() []VMInfo {
 	return out
 }
 
-// ListDisks lists the disks by name, without those of templates.
+// ListDisks returns the disks by name, without the disks of templates.
 func (s *Control) ListDisks() []DiskInfo {
 	st := s.engine.Lock()
 	defer s.engine.Unlock()
@@ -212,7 +212,7 @@ func (s *Control) ListDisks() []DiskInfo {
 
 // State is the whole site as shown on the page.
 type State struct {
-	// Version of the engine.
+	// Version is the version of the engine.
 	Version string    `json:"version"`
 	URL     string    `json:"url"`
 	Time    time.Time `json:"time,omitzero"`
@@ -220,12 +220,12 @@ type State struct {
 
 	DataCenters []DataCenterInfo `json:"dataCenters"`
 	VMs         []VMInfo         `json:"vms"`
-	// Disks are the unattached disks.
+	// Disks are the disks without a VM.
 	Disks []DiskInfo `json:"disks"`
-	// Requests are the latest, the newest first.
+	// Requests are the latest requests, the newest first.
 	Requests []Request `json:"requests"`
 	Faults   []Fault   `json:"faults"`
-	// Events are the latest, the newest first.
+	// Events are the latest events, the newest first.
 	Events []EventInfo `json:"events"`
 }
 
@@ -252,7 +252,7 @@ type HostInfo struct {
 	UsedBytes   int64  `json:"usedBytes"`
 }
 
-// AffinityGroupInfo is an affinity group with the names of its VMs.
+// AffinityGroupInfo is an affinity group and the names of its VMs.
 type AffinityGroupInfo struct {
 	Name      string   `json:"name"`
 	Positive  bool     `json:"positive"`
@@ -274,10 +274,10 @@ type EventInfo struct {
 	Description string    `json:"description"`
 }
 
-// latest is the number of requests and events on the page.
+// latest is the maximum number of requests and of events on the page.
 const latest = 40
 
-// DescribeSite describes the current site.
+// DescribeSite describes the current state of the site.
 func (s *Control) DescribeSite() State {
 	out := State{
 		Version:     s.engine.Version(),
@@ -328,7 +328,7 @@ func latestEvents(st *store.Store) []EventInfo {
 	return out
 }
 
-// dataCenterInfo describes a data center. used is the memory of the VMs on each host in bytes, by host ID.
+// dataCenterInfo describes a data center. The parameter used maps host IDs to the memory of the host's VMs in bytes.
 func dataCenterInfo(st *store.Store, dc *store.DataCenter, used map[string]int64) DataCenterInfo {
 	out := DataCenterInfo{
 		Name:           dc.Name,

@@ -13,7 +13,7 @@ import (
 //go:embed page
 var page embed.FS
 
-// ServeUI serves the page. It returns nil for an empty address.
+// ServeUI serves the page at an address. It returns nil for an empty address.
 func (s *Control) ServeUI(address string) (*localpage.Server, error) {
 	if address == "" {
 		return nil, nil
@@ -36,7 +36,7 @@ func (s *Control) ServeUI(address string) (*localpage.Server, error) {
 	})
 }
 
-// stateWithoutTime returns the state without its time, so that it is constant while nothing changes.
+// stateWithoutTime returns the state without its time, so the state is constant while nothing changes.
 func (s *Control) stateWithoutTime(*http.Request) any {
 	state := s.DescribeSite()
 	state.Time = time.Time{}

@@ -14,7 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// admitNode performs the checks of a joining node, and those of its cluster. The caller holds guests.mu.
+// admitNode performs the checks of a joining node and of the cluster that the node joins. The caller must hold
+// guests.mu.
 func (c *workloadCluster) admitNode(ctx context.Context, n *node) error {
 	for _, hash := range n.caHashes {
 		if hash != c.clusterCA.publicKeyHash() {
@@ -53,7 +54,7 @@ func (c *workloadCluster) admitNode(ctx context.Context, n *node) error {
 	return c.admitName(ctx, n.name)
 }
 
-// admitVersion rejects a kubeadm more than one minor version ahead of the control plane.
+// admitVersion rejects a kubeadm version more than one minor version ahead of the control plane.
 func (c *workloadCluster) admitVersion(joining string) error {
 	kubeadm, err := version.ParseGeneric(joining)
 	if err != nil {
@@ -84,7 +85,7 @@ func (c *workloadCluster) admitVersion(joining string) error {
 	return nil
 }
 
-// admitName rejects a joining node if the cluster has a ready Node of that name.
+// admitName rejects a joining node if the cluster already has a ready Node of the same name.
 func (c *workloadCluster) admitName(ctx context.Context, name string) error {
 	var taken corev1.Node
 	if err := c.client().Get(ctx, client.ObjectKey{Name: name}, &taken); err != nil {

@@ -10,9 +10,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// inMemory matches the requests answered by the in-memory cluster even with a backend. These are the requests of
-// kubelets and kubeadm, and those of Cluster API about their health. It also matches kube-system, because its UID is
-// the identity of the cluster.
+// inMemory matches the requests that the in-memory cluster answers even with a backend. These are requests of kubelets
+// and kubeadm, and requests of Cluster API about the health of nodes. It also matches the namespace kube-system,
+// because the UID of this namespace identifies the cluster.
 var inMemory = regexp.MustCompile(`^/api/v1/(nodes|pods)([/?]|$)` +
 	`|^/api/v1/namespaces/kube-system(/pods([/?]|$)|$)` +
 	`|^/api/v1/namespaces/kube-system/secrets(/bootstrap-token-|[?]|$)` +
@@ -20,9 +20,9 @@ var inMemory = regexp.MustCompile(`^/api/v1/(nodes|pods)([/?]|$)` +
 	`|^/apis/apps/v1/namespaces/kube-system/(deployments/coredns|daemonsets/kube-proxy)$` +
 	`|^/apis/rbac\.authorization\.k8s\.io/v1/(clusterroles|clusterrolebindings)/kubeadm:[^/]*$`)
 
-// UseBackend forwards a workload cluster's requests to a real API server, except requests about its nodes. This allows
-// add-ons and providers to be installed in the cluster. endpoint is the cluster's control plane endpoint, host:port; ""
-// means all clusters without their own backend. Call it before a VM starts.
+// UseBackend forwards a workload cluster's requests to a real API server, except requests about its nodes. It lets
+// users install add-ons and providers in the cluster. The endpoint is the cluster's control plane endpoint, as
+// host:port; "" means all clusters without their own backend. Callers must call it before any VM starts.
 func (g *Guests) UseBackend(endpoint string, config *rest.Config) error {
 	target, err := url.Parse(config.Host)
 	if err != nil {
@@ -42,10 +42,10 @@ func (g *Guests) UseBackend(endpoint string, config *rest.Config) error {
 	}
 
 	g.backends[address] = &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1, // watches
+		Transport: transport, FlushInterval: -1, // forwards the events of watches at once
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			r.Out.Header.Del("Authorization") // the backend only knows our user
+			r.Out.Header.Del("Authorization") // the backend knows only the user of config
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			http.Error(w, err.Error(), http.StatusBadGateway)
@@ -55,7 +55,7 @@ func (g *Guests) UseBackend(endpoint string, config *rest.Config) error {
 	return nil
 }
 
-// backendOf returns the backend of the cluster at an address, or nil.
+// backendOf returns the backend of the cluster at the address, or nil.
 func (g *Guests) backendOf(address string) http.Handler {
 	if own, ok := g.backends[address]; ok {
 		return own

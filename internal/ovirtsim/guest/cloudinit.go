@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxUnpacked limits the size of an unpacked file; user data is much smaller.
+// maxUnpacked is the maximum size of an unpacked file in bytes. User data is much smaller.
 const maxUnpacked = 16 << 20
 
-// cloudConfig is the part of a cloud-config document relevant for a node.
+// cloudConfig is the part of a cloud-config document that is relevant for a node.
 type cloudConfig struct {
 	WriteFiles []struct {
 		Path        string `json:"path"`
@@ -32,7 +32,7 @@ type cloudConfig struct {
 	Users  []any `json:"users"`
 }
 
-// hasName returns a function to find a user by name.
+// hasName returns a function that reports whether a user has the name.
 func hasName(name string) func(any) bool {
 	return func(user any) bool {
 		object, _ := user.(map[string]any)
@@ -40,13 +40,13 @@ func hasName(name string) func(any) bool {
 	}
 }
 
-// readCloudInit processes the user data of a new VM like cloud-init: it writes write_files, and records runcmd. It
-// ignores users, disks and all else. It never returns a nil system, because a guest with invalid user data still has a
-// network.
+// readCloudInit processes the user data of a new VM like cloud-init. It writes the files of write_files, and records
+// the commands of runcmd. It ignores users, disks and everything else. It never returns a nil system, because a guest
+// with invalid user data still has a network.
 func readCloudInit(userData string) (*system, error) {
 	out := newSystem()
 
-	// The engine puts its own "#cloud-config" line before the custom script, so a jinja header has no effect on oVirt.
+	// The engine puts its own "#cloud-config" line before the custom script, so a jinja header has no effect in oVirt.
 	var config cloudConfig
 	if err := yaml.Unmarshal([]byte(userData), &config); err != nil {
 		return out, fmt.Errorf("cloud-init: user data is not a cloud-config: %w", err)
@@ -63,7 +63,7 @@ func readCloudInit(userData string) (*system, error) {
 			return out, fmt.Errorf("cloud-init: write_files %s: %w", written.Path, err)
 		}
 
-		// cloud-init creates users later, and those of the image are unknown.
+		// cloud-init creates its users later, and the simulator does not know the users of the image.
 		owner, _, _ := strings.Cut(written.Owner, ":")
 		owner = cmp.Or(owner, root)
 		if slices.ContainsFunc(config.Users, hasName(owner)) && !written.Defer {
@@ -86,7 +86,7 @@ func readCloudInit(userData string) (*system, error) {
 	return out, nil
 }
 
-// parsePermissions parses a mode in both notations: a string is octal, and a number is used directly.
+// parsePermissions parses a file mode in both notations: a string is octal, and a number is the mode itself.
 func parsePermissions(raw any) (uint32, error) {
 	switch mode := raw.(type) {
 	case nil:
@@ -107,7 +107,7 @@ func parsePermissions(raw any) (uint32, error) {
 	return 0, fmt.Errorf("permissions %v are not a mode", raw)
 }
 
-// shellText converts an entry of runcmd, a text or a list of arguments, to shell text.
+// shellText converts an entry of runcmd to shell text. The entry is a text or a list of arguments.
 func shellText(entry any) (string, error) {
 	switch command := entry.(type) {
 	case nil:

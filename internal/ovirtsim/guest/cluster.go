@@ -32,22 +32,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// staticPods run on each control plane node.
+// staticPods are the static pods of each control plane node.
 var staticPods = []string{"etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"}
 
-// workloadCluster is a Kubernetes cluster in memory. It serves its control plane endpoint while it has an API server.
+// workloadCluster is a Kubernetes cluster in memory. It serves its control plane endpoint as long as it has an API
+// server.
 type workloadCluster struct {
 	guests    *Guests
 	address   string // ip:port
-	group     string // its resource group; never reused by a later cluster at the same address
-	host      string // as in the endpoint
+	group     string // name of the resource group; a later cluster at the same address gets another one
+	host      string // host name as in the endpoint
 	clusterCA *authority
 	etcdCA    *authority
 	server    *http.Server
 
-	// apiServers are the nodes with a running API server; guarded by guests.mu.
+	// apiServers are the nodes with a running API server. guests.mu guards it.
 	apiServers map[string]bool
-	// closed reports that the cluster no longer exists; guarded by guests.mu.
+	// closed reports that the cluster no longer exists. guests.mu guards it.
 	closed bool
 
 	certMu   sync.Mutex
@@ -68,7 +69,7 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// listenAddress resolves an endpoint to its ip:port.
+// listenAddress resolves an endpoint to an address of the form ip:port.
 func listenAddress(endpoint string) (string, error) {
 	address, err := net.ResolveTCPAddr("tcp", endpoint)
 	if err != nil {
@@ -78,7 +79,7 @@ func listenAddress(endpoint string) (string, error) {
 	return address.String(), nil
 }
 
-// newCluster creates an empty cluster for its first node. The caller holds guests.mu.
+// newCluster creates an empty cluster for its first node. The caller must hold guests.mu.
 func (g *Guests) newCluster(n *node, address string) (*workloadCluster, error) {
 	if g.ctx.Err() != nil {
 		return nil, errClosed
@@ -121,7 +122,7 @@ func (g *Guests) newCluster(n *node, address string) (*workloadCluster, error) {
 	g.manager.AddResourceGroup(c.group)
 
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespacePublic, metav1.NamespaceSystem} {
-		meta := metav1.ObjectMeta{Name: name, UID: uuid.NewUUID()} // kube-system's is the cluster's identity
+		meta := metav1.ObjectMeta{Name: name, UID: uuid.NewUUID()} // the UID of kube-system identifies the cluster
 		if err := c.ensureObject(g.ctx, &corev1.Namespace{ObjectMeta: meta}); err != nil {
 			return nil, err
 		}
@@ -162,7 +163,7 @@ func (c *workloadCluster) signCertificate(ca *authority, name string, names cert
 	return &pair, nil
 }
 
-// serveEndpoint opens the endpoint.
+// serveEndpoint starts to serve the control plane endpoint.
 func (c *workloadCluster) serveEndpoint() error {
 	listener, err := net.Listen("tcp", c.address) //nolint:noctx // at once
 	if err != nil {
@@ -193,13 +194,13 @@ func (c *workloadCluster) serveEndpoint() error {
 				return
 			}
 
-			// The in-memory server returns a nonstandard error for the discovery of an unknown group.
+			// For the discovery of an unknown group, the in-memory server returns a nonstandard error.
 			if strings.HasPrefix(r.URL.Path, "/apis/"+certificatesv1.GroupName) {
 				http.NotFound(w, r)
 				return
 			}
 
-			// Port forwarding tunnels back to the host of the request, which must be this listener.
+			// Port forwarding connects to the host of the request, so the host must be this listener.
 			r.Host = c.address
 
 			// The in-memory server stores the status with the object.
@@ -213,7 +214,8 @@ func (c *workloadCluster) serveEndpoint() error {
 	return nil
 }
 
-// selectCertificate returns the certificate of the named etcd member, or otherwise the API server's.
+// selectCertificate returns the certificate of the named etcd member. For other names, it returns the API server's
+// certificate.
 func (c *workloadCluster) selectCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.certMu.Lock()
 	defer c.certMu.Unlock()
@@ -224,7 +226,7 @@ func (c *workloadCluster) selectCertificate(hello *tls.ClientHelloInfo) (*tls.Ce
 	return c.serving, nil
 }
 
-// close stops serving and drops all objects. The caller holds guests.mu.
+// close stops the endpoint and drops all objects. The caller must hold guests.mu.
 func (c *workloadCluster) close() {
 	c.closed = true
 	c.stopServer()
@@ -238,7 +240,7 @@ func (c *workloadCluster) stopServer() {
 	}
 }
 
-// startNode starts the node's components, such as its kubelet. The caller holds guests.mu.
+// startNode starts the components of a node, such as its kubelet. The caller must hold guests.mu.
 func (c *workloadCluster) startNode(ctx context.Context, n *node) error {
 	if n.controlPlane {
 		return c.addControlPlane(ctx, n)
@@ -248,7 +250,7 @@ func (c *workloadCluster) startNode(ctx context.Context, n *node) error {
 }
 
 // addControlPlane turns the node into a control plane node. It adds an etcd member, an API server, the other static
-// pods, and kubeadm's objects for a new cluster. The caller holds guests.mu.
+// pods, and kubeadm's objects for a new cluster. The caller must hold guests.mu.
 func (c *workloadCluster) addControlPlane(ctx context.Context, n *node) error {
 	if err := c.addNode(ctx, n); err != nil {
 		return err
@@ -302,7 +304,7 @@ func staticPod(component string, n *node, annotations map[string]string) *corev1
 	}
 }
 
-// kubeadmObjects returns the objects created by kubeadm init, limited to those read by Cluster API.
+// kubeadmObjects returns those objects of kubeadm init that Cluster API reads.
 func kubeadmObjects(n *node) []client.Object {
 	system := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}

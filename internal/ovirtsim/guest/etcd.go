@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// addEtcdMember adds a pod. The in-memory etcd derives its membership from the pod's annotations.
+// addEtcdMember adds the pod of an etcd member. The in-memory etcd derives its members from annotations of these pods.
 func (c *workloadCluster) addEtcdMember(ctx context.Context, n *node) error {
 	name := "etcd-" + n.name
 
@@ -50,7 +50,7 @@ func (c *workloadCluster) addEtcdMember(ctx context.Context, n *node) error {
 		}
 
 		if pod.Name == name {
-			return nil // a restarted member comes back with its data
+			return nil // a restarted member still has its data
 		}
 
 		clusterID = pod.Annotations[cloudv1.EtcdClusterIDAnnotationName]
@@ -75,8 +75,8 @@ func (c *workloadCluster) addEtcdMember(ctx context.Context, n *node) error {
 	return c.ensureObject(ctx, staticPod("etcd", n, annotations))
 }
 
-// electLeader transfers the leadership from a lost member to a running one, as real etcd does by itself. guests.mu must
-// be held.
+// electLeader transfers the leadership from a lost member to a running one, as a real etcd does by itself. The caller
+// must hold guests.mu.
 func (c *workloadCluster) electLeader(ctx context.Context, lost string) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return c.tryElectLeader(ctx, lost) })
 }
@@ -113,7 +113,7 @@ func (c *workloadCluster) tryElectLeader(ctx context.Context, lost string) error
 
 	now := time.Now()
 	if !now.Truncate(time.Second).After(since) {
-		now = since.Add(time.Second) // the newest leads, and times are in seconds
+		now = since.Add(time.Second) // the newest leader wins, and these times are in seconds
 	}
 
 	crowned := heir.DeepCopy()

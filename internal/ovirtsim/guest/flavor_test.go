@@ -25,7 +25,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// ockFlavor renders the flavor for images of OCK like clusterctl: the machines' configuration, and the cluster's.
+// ockFlavor renders the flavor for images of OCK like clusterctl. It returns the configuration of the machines and of
+// the cluster.
 func (s *site) ockFlavor(version string) (bootstrapv1.KubeadmConfigSpec, infrav1.OLVMClusterSpec) {
 	s.t.Helper()
 	content, err := templates.Files.ReadFile("cluster-template-ock.yaml")
@@ -57,7 +58,7 @@ func (s *site) ockFlavor(version string) (bootstrapv1.KubeadmConfigSpec, infrav1
 	return plane.Spec.KubeadmConfigSpec, cluster.Spec
 }
 
-// ockMachine returns the first VM of a cluster of this flavor, from an image of OCK.
+// ockMachine returns the first VM of a cluster of this flavor, with an image of OCK.
 func (s *site) ockMachine(version string) api.GuestVM {
 	s.t.Helper()
 	spec, cluster := s.ockFlavor(version)
@@ -100,7 +101,7 @@ func (s *site) ockMachine(version string) api.GuestVM {
 }
 
 // TestAClusterOfTheFlavorForOCKComesUpOnAnImageOfOCK combines Cluster API's output for the flavor with the controller's
-// additions. The image is the strict one: it creates a cluster of its own by default.
+// additions. The test uses the stricter image: it creates its own cluster by default.
 func TestAClusterOfTheFlavorForOCKComesUpOnAnImageOfOCK(t *testing.T) {
 	for i, version := range []string{"v1.30.3", "v1.33.1"} {
 		t.Run(version, func(t *testing.T) {

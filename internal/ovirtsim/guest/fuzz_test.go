@@ -7,7 +7,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 )
 
-// FuzzUserData verifies that the guest fails with an error or comes up, for any user data.
+// FuzzUserData verifies that for any user data, the guest either comes up or fails with an error.
 func FuzzUserData(f *testing.F) {
 	for _, seed := range []string{
 		"",
@@ -30,7 +30,7 @@ func FuzzUserData(f *testing.F) {
 	}
 
 	unplugged, cancel := context.WithCancel(context.Background())
-	cancel() // nothing is fetched
+	cancel() // so the guest fetches nothing
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, specification := range []string{"", "2.4.0", "3.6.0"} {
 			m := api.GuestVM{

@@ -116,7 +116,7 @@ runcmd:
 	)
 }
 
-// merged adds the controller's data, so that both sides agree on it.
+// merged adds the controller's data to the user data, as both sides expect it.
 func (s *site) merged(data string) string {
 	s.t.Helper()
 	out, err := bootstrap.Merge([]byte(data), bootstrap.CloudConfig, bootstrap.Guest{})
@@ -173,7 +173,7 @@ func (s *site) start(m api.GuestVM) *powered {
 	return p
 }
 
-// up waits until the VM is a ready node, or Boot has returned.
+// up waits until the VM is a ready node or Boot returns.
 func (p *powered) up() error {
 	p.site.t.Helper()
 	var err error
@@ -193,14 +193,14 @@ func (p *powered) up() error {
 	return err
 }
 
-// halt powers off the VM, like the engine.
+// halt powers off the VM like the engine.
 func (p *powered) halt() {
 	p.off()
 	<-p.done
 	p.site.guests.HandleHalt(p.id)
 }
 
-// mustStart powers on a VM and waits until it is a node.
+// mustStart powers on a VM, and waits until it is a ready node.
 func (s *site) mustStart(m api.GuestVM) *powered {
 	s.t.Helper()
 	p := s.start(m)
@@ -242,7 +242,7 @@ func TestVMsBecomeNodesOfTheClusterThatTheirUserDataNames(t *testing.T) {
 	first, second := newSite(t, "127.40.0.5:6443"), newSite(t, "127.40.1.5:6443")
 
 	var leader *powered
-	for _, s := range []*site{second, first} { // both on port 6443 at once
+	for _, s := range []*site{second, first} { // both serve port 6443 at the same time
 		leader = s.mustStart(machine("cp-1", "127.40.0.10", s.initData("v1.36.1")))
 	}
 
@@ -271,7 +271,7 @@ func TestVMsBecomeNodesOfTheClusterThatTheirUserDataNames(t *testing.T) {
 		}
 	}
 
-	// The leader of etcd dies: another member takes over, and the endpoint stays available.
+	// The leader of etcd dies. Another member takes over, and the endpoint stays available.
 	leader.halt()
 	s.guests.HandleRemoval("id-cp-1")
 	var pods corev1.PodList
@@ -305,7 +305,7 @@ func TestVMsBecomeNodesOfTheClusterThatTheirUserDataNames(t *testing.T) {
 	}
 }
 
-// TestANodeIsOnItsDisk replaces the root disk of a node: the VM is then another machine.
+// TestANodeIsOnItsDisk replaces the root disk of a node. The VM is then another machine.
 func TestANodeIsOnItsDisk(t *testing.T) {
 	s := newSite(t, "127.40.0.11:6443")
 	vm := machine("cp-0", "127.40.0.1", s.initData("v1.36.1"))
@@ -326,7 +326,7 @@ func TestANodeIsOnItsDisk(t *testing.T) {
 
 func TestGuestsThatWouldNotComeUpSayWhy(t *testing.T) {
 	s := newSite(t, "127.40.2.5:6443")
-	s.guests.joinTimeout = 50 * time.Millisecond // tries at least once
+	s.guests.joinTimeout = 50 * time.Millisecond // the guest tries at least once
 	s.mustStart(machine("cp-1", "127.40.0.10", s.initData("v1.36.1")))
 	good := s.token()
 	err := s.client().Create(t.Context(), &corev1.Secret{
@@ -518,7 +518,7 @@ func TestCommandsThatMakeANode(t *testing.T) {
 
 	tests := map[string]struct {
 		commands []string
-		want     string // of the configuration; "" if there is no node
+		want     string // text of the expected error or node; "" if there is no node
 	}{
 		"kubeadm init, and what follows it": {
 			[]string{"kubeadm init --config /k  && echo success"},

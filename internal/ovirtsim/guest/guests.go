@@ -22,26 +22,27 @@ type Guests struct {
 	manager inmemoryruntime.Manager
 	ctx     context.Context
 	cancel  context.CancelFunc
-	// backends answer requests unrelated to nodes, by the address of the cluster; "" is the default for others.
+	// backends answer requests unrelated to nodes, by the address of the cluster. The key "" is the backend of all
+	// other clusters.
 	backends map[string]http.Handler
 	// joinTimeout is the timeout of kubeadm join.
 	joinTimeout time.Duration
 
 	mu       sync.Mutex
-	clusters map[string]*workloadCluster // by the address of their listener
+	clusters map[string]*workloadCluster // by the address of the cluster's listener
 	members  map[string]*member          // by VM ID
-	boots    map[string]*boot            // by VM ID: running VMs
+	boots    map[string]*boot            // by VM ID; contains only running VMs
 	services map[string]*service         // by VM ID
-	founded  int                         // the number of clusters created so far
+	founded  int                         // number of clusters created so far
 }
 
-// boot is one run of a VM, from power on to power off.
+// boot is one run of a VM, from power-on to power-off.
 type boot struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
-// isOff reports that the power is off.
+// isOff reports whether the power is off.
 func (b *boot) isOff() bool { return b.ctx.Err() != nil }
 
 // member is a VM with a node. It represents the contents of the VM's disk.
@@ -50,11 +51,12 @@ type member struct {
 	disk    string
 	node    *node
 	cluster *workloadCluster
-	// profiles configured the network at the first boot; cloud-init and Ignition do not run again.
+	// profiles are the network profiles from the first boot. Later boots use them, because cloud-init and Ignition do
+	// not run again.
 	profiles []profile
-	// unlasting is a unit that does not start at later boots, or "".
+	// unlasting is the name of a unit that does not start at later boots, or "".
 	unlasting string
-	// boot is the run with a running kubelet; nil while it is down.
+	// boot is the run in which the kubelet runs; nil while the kubelet is down.
 	boot *boot
 }
 
@@ -86,7 +88,7 @@ func New(log logr.Logger) (*Guests, error) {
 	return g, nil
 }
 
-// Node returns the Kubernetes node on the VM.
+// Node returns the Kubernetes node on the VM, and whether there is one.
 func (g *Guests) Node(vmID string) (api.GuestNode, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -113,8 +115,8 @@ func (g *Guests) Node(vmID string) (api.GuestNode, bool) {
 	return out, true
 }
 
-// SetNodeReady changes the Ready condition of the VM's Node. The value stays until the next change or a restart of the
-// VM, because an in-memory kubelet does not report by itself.
+// SetNodeReady changes the Ready condition of the VM's Node. The condition stays until the next change or a restart of
+// the VM, because an in-memory kubelet does not report by itself.
 func (g *Guests) SetNodeReady(vmID, status, reason string) error {
 	switch corev1.ConditionStatus(status) {
 	case corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown:

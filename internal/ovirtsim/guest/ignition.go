@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// defaultIgnition is the specification version supported by the images of OLVM.
+	// defaultIgnition is the highest specification version supported by the images of OLVM.
 	defaultIgnition = "3.4.0"
 	// maxConfigs limits the nesting of Ignition configurations.
 	maxConfigs = 5
 )
 
-// ignitionConfig is the common part of both generations of Ignition, as far as relevant for a node.
+// ignitionConfig is the part relevant for a node that both generations of Ignition have in common.
 type ignitionConfig struct {
 	initramfs *initramfs
 	files     []ignitionFile
@@ -36,7 +36,7 @@ type ignitionConfig struct {
 	warnings  []string
 }
 
-// ignitionFile is one file; nil contents keep the existing file.
+// ignitionFile is one file. Without contents, it keeps the existing file.
 type ignitionFile struct {
 	path     string
 	owner    string
@@ -45,15 +45,15 @@ type ignitionFile struct {
 	extend   []resource
 }
 
-// resource is something for Ignition to fetch.
+// resource is something that Ignition fetches.
 type resource struct {
 	source, compression, hash string
 	headers                   http.Header
 }
 
-// readIgnition processes the user data of a new VM like Ignition in the initramfs: it writes files, and enables units.
-// It ignores directories, users, disks and all else. supported is the highest specification the image reads. Images of
-// the second generation reject payloads of the third, and vice versa.
+// readIgnition processes the user data of a new VM like Ignition in the initramfs. It writes files and enables units.
+// It ignores directories, users, disks and everything else. The parameter supported is the highest specification that
+// the image supports. Images of the second generation reject payloads of the third, and vice versa.
 func readIgnition(userData, supported string, where *initramfs) (*system, error) {
 	if supported == "" {
 		supported = defaultIgnition
@@ -65,7 +65,7 @@ func readIgnition(userData, supported string, where *initramfs) (*system, error)
 	}
 
 	if strings.TrimSpace(userData) == "" {
-		return (&ignitionConfig{initramfs: where}).buildSystem() // Ignition boots without a config, too
+		return (&ignitionConfig{initramfs: where}).buildSystem() // Ignition also boots without a config
 	}
 
 	var config *ignitionConfig
@@ -142,12 +142,12 @@ func (c *ignitionConfig) buildSystem() (*system, error) {
 	return out, nil
 }
 
-// initramfs is Ignition's environment. The files Ignition writes have no effect there. It configures all interfaces
-// with DHCP.
+// initramfs is the environment in which Ignition runs. The files written by Ignition have no effect in it. It
+// configures all interfaces with DHCP.
 type initramfs struct {
 	ctx        context.Context //nolint:containedctx // the power of the VM
 	interfaces []api.GuestInterface
-	// image is the image to provision.
+	// image is the image that Ignition provisions.
 	image image
 	// authorities are the certificate authorities of the configuration.
 	authorities *x509.CertPool
@@ -192,7 +192,7 @@ func (i *initramfs) fetchResource(r *resource) (string, error) {
 	return "", fmt.Errorf("unsupported compression scheme %q", r.compression)
 }
 
-// download repeats the request on server errors, like Ignition.
+// download fetches a resource. It repeats the request on server errors, like Ignition.
 func (i *initramfs) download(r *resource) ([]byte, error) {
 	if !slices.ContainsFunc(i.interfaces, func(n api.GuestInterface) bool { return n.DHCP != "" || n.SLAAC != "" }) {
 		return nil, errors.New(
@@ -227,7 +227,7 @@ func (i *initramfs) downloadOnce(from *http.Client, r *resource) (data []byte, a
 	request.Header = r.headers.Clone()
 	response, err := from.Do(request)
 	if untrusted := (&tls.CertificateVerificationError{}); errors.As(err, &untrusted) {
-		return nil, false, err // Ignition, too, would retry forever without success
+		return nil, false, err // a real Ignition would retry forever
 	}
 
 	if err != nil {
@@ -247,7 +247,7 @@ func (i *initramfs) downloadOnce(from *http.Client, r *resource) (data []byte, a
 	return data, false, nil
 }
 
-// addAuthorities adds the configuration's authorities to those of the image.
+// addAuthorities adds the certificate authorities of the configuration to those of the image.
 func (i *initramfs) addAuthorities(resources []resource) error {
 	for _, r := range resources {
 		pem, err := i.fetchResource(&r)
@@ -294,5 +294,5 @@ func verifyHash(hash string, data []byte) error {
 	return nil
 }
 
-// errTooDeep reports a config including itself.
+// errTooDeep reports a config that includes itself.
 var errTooDeep = errors.New("configs refer to each other too deep")

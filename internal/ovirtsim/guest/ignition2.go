@@ -10,7 +10,7 @@ import (
 	"github.com/flatcar/ignition/config/validate/report"
 )
 
-// readIgnition2 reads a payload of the second generation, the format of stock Cluster API.
+// readIgnition2 reads a payload of the second generation, the format of Cluster API without changes.
 func readIgnition2(raw []byte, highest semver.Version, where *initramfs) (*ignitionConfig, error) {
 	out := &ignitionConfig{initramfs: where}
 	config, err := out.parseV2(raw, highest, 0)
@@ -67,7 +67,7 @@ func readIgnition2(raw []byte, highest semver.Version, where *initramfs) (*ignit
 	return out, nil
 }
 
-// parseV2 parses a config with Ignition's own parser, and adds the configs it refers to.
+// parseV2 parses a config with Ignition's own parser, and adds the configs to which it refers.
 func (c *ignitionConfig) parseV2(raw []byte, highest semver.Version, depth int) (types.Config, error) {
 	if depth > maxConfigs {
 		return types.Config{}, errTooDeep

@@ -58,7 +58,7 @@ func readIgnition3(raw []byte, highest semver.Version, where *initramfs) (*ignit
 	return out, nil
 }
 
-// parseV3 parses a config with Ignition's own parser, and adds the configs it refers to.
+// parseV3 parses a config with Ignition's own parser, and adds the configs to which it refers.
 func (c *ignitionConfig) parseV3(raw []byte, highest semver.Version, depth int) (types.Config, error) {
 	if depth > maxConfigs {
 		return types.Config{}, errTooDeep
@@ -162,7 +162,7 @@ func deref(text *string) string {
 	return *text
 }
 
-// ownerOf returns the user named by a payload.
+// ownerOf returns the user to whom a payload gives a file.
 func ownerOf(id *int, name string) string {
 	if id != nil && *id != 0 {
 		return strconv.Itoa(*id)

@@ -293,7 +293,8 @@ func TestPayloadsOfTheThirdGenerationBecomeNodes(t *testing.T) {
 	s.mustStart(ignitionMachine("vm-1", initial.raw(), ""))
 	token := s.token()
 
-	// A unit running kubeadm itself after its own script, in a config included by another; compressed files.
+	// In this payload, a unit runs kubeadm itself after its own script. Another config includes the config with this
+	// unit, and the files are compressed.
 	sum := sha512.Sum512([]byte(s.joinConfig(token)))
 	inner := newConfig3("3.1.0").file(keyfilePath, 0o600, keyfileFor("127.40.0.42")).
 		fileOf(map[string]any{"path": "/etc/kubeadm.yml", "mode": 0o600, "contents": map[string]any{
@@ -318,7 +319,7 @@ func TestPayloadsOfTheThirdGenerationBecomeNodes(t *testing.T) {
 			},
 		})
 	worker := ignitionMachine("vm-2", outer.raw(), "3.3.0")
-	worker.HostName = "worker-1" // the engine's, from its metadata
+	worker.HostName = "worker-1" // the engine's name, from its metadata
 	s.mustStart(worker)
 
 	for i, name := range []string{"cp-1", "worker-1"} {
@@ -595,8 +596,8 @@ func TestWhatIgnitionLeaves(t *testing.T) {
 	}
 }
 
-// TestIgnitionFetchesOverTheNetwork verifies that Ignition repeats requests to a server not responding yet, but not to
-// an untrusted one.
+// TestIgnitionFetchesOverTheNetwork verifies that Ignition repeats requests to a server that does not respond yet. It
+// does not repeat requests to an untrusted server.
 func TestIgnitionFetchesOverTheNetwork(t *testing.T) {
 	var asked atomic.Int32
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -651,13 +652,13 @@ func TestIgnitionFetchesOverTheNetwork(t *testing.T) {
 	}
 }
 
-// TestAnIgnitionGuestWithoutItsKeyfileHasNoNetwork verifies that the engine shows why a guest did not come up. Nobody
-// should have to guess the cause from the payload.
+// TestAnIgnitionGuestWithoutItsKeyfileHasNoNetwork verifies that the engine shows why a guest did not come up. Users
+// need not guess the cause from the payload.
 func TestAnIgnitionGuestWithoutItsKeyfileHasNoNetwork(t *testing.T) {
 	s := newSite(t, "127.40.5.5:6443")
 	payload := newConfig3("3.4.0").file(keyfilePath, 0o644, keyfileFor("127.40.0.51"))
 	vm := ignitionMachine("vm-1", payload.raw(), "")
-	vm.NICs = machine("vm-1", "127.40.0.51", "").NICs // an Ignition guest does not see them
+	vm.NICs = machine("vm-1", "127.40.0.51", "").NICs // an Ignition guest does not see these NICs
 
 	err := s.start(vm).up()
 	for _, want := range []string{"network: no interface has an address", "has no DHCP", "NetworkManager ignores " +

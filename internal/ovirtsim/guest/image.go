@@ -6,7 +6,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// Services of nodes.
+// These constants are the services of nodes.
 const (
 	ocneService       = "ocne.service"
 	crioService       = "crio.service"
@@ -17,18 +17,18 @@ const (
 	nginxService      = "capolvm-nginx.service"
 )
 
-// image describes an image's contents and its own behavior.
+// image describes the contents of an image, and its behavior at boot.
 type image struct {
-	// units are the image's units, with true if its presets enable them. A complete image also contains every other
-	// unit.
+	// units maps the image's units to true if the image's presets enable the unit. A complete image also contains every
+	// other unit.
 	units    map[string]bool
 	complete bool
-	// enforcing reports that SELinux enforces its policy.
+	// enforcing reports whether SELinux enforces its policy.
 	enforcing bool
 }
 
-// images by name. The behavior of Oracle's images comes from their sources: a preset of oracle-cne/ock enables
-// ocne.service, and neither CRI-O nor the kubelet. No recording of a machine confirms it.
+// images maps names to images. The behavior of Oracle's images comes from their sources. A preset of oracle-cne/ock
+// enables ocne.service, but neither CRI-O nor the kubelet. No recording of a real machine confirms it.
 var images = map[string]image{
 	"": {complete: true, units: map[string]bool{crioService: true, containerdService: true, kubeletService: true}},
 	store.ImageOCK: {enforcing: true, units: map[string]bool{
@@ -60,7 +60,7 @@ func (s *system) isEnabled(name string) bool {
 	return s.image.units[name]
 }
 
-// isRunning reports whether a unit was started, at this boot or by a command.
+// isRunning reports whether a unit has started, at this boot or by a command.
 func (s *system) isRunning(name string) bool {
 	if started, told := s.started[name]; told {
 		return started
@@ -69,13 +69,13 @@ func (s *system) isRunning(name string) bool {
 	return s.isEnabled(name)
 }
 
-// homes maps folders to the SELinux labels of their files. systemd may not execute files with these labels: they are
-// for users or temporary files.
+// homes maps folders to the SELinux labels of their files. These labels are for users or for temporary files, so
+// systemd may not execute the files.
 var homes = map[string]string{
 	"/root/": "admin_home_t", "/home/": "user_home_t", "/tmp/": "user_tmp_t", "/var/tmp/": "user_tmp_t",
 }
 
-// deniedLabel returns the label that makes SELinux deny systemd to execute a file, or "".
+// deniedLabel returns the label because of which SELinux denies systemd the execution of a file, or "".
 func (s *system) deniedLabel(path string) string {
 	if !s.image.enforcing {
 		return ""

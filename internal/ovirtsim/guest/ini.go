@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// setting is one line of an INI file. Settings are a list, not a map, because repeated keys are meaningful for systemd.
+// setting is one line of an INI file. Settings are a list instead of a map, because systemd gives a meaning to repeated
+// keys.
 type setting struct {
 	section, key, value string
 }

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// keyfileFolder is NetworkManager's folder of profiles.
+// keyfileFolder is the folder of NetworkManager's profiles.
 const keyfileFolder = "/etc/NetworkManager/system-connections"
 
-// addressKey matches the keys of an address. There may be several.
+// addressKey matches the keys of addresses. A profile can have several addresses.
 var addressKey = regexp.MustCompile(`^address(es)?[0-9]*$`)
 
-// readKeyfiles reads the NetworkManager profiles among the files of a guest, in the order of their names. The warnings
-// name ignored profiles, with the reason.
+// readKeyfiles reads the NetworkManager profiles in the files of a guest, in the order of their names. The warnings
+// name each ignored profile with the reason.
 func readKeyfiles(sys *system) (profiles []profile, warnings []string, err error) {
 	var names []string
 
@@ -62,7 +62,7 @@ func readKeyfiles(sys *system) (profiles []profile, warnings []string, err error
 	return profiles, warnings, nil
 }
 
-// readKeyfile reads one profile. ignored explains why it has no effect.
+// readKeyfile reads one profile. If the profile has no effect, ignored explains why.
 func readKeyfile(name, text string) (p profile, ignored string, err error) {
 	settings, err := readINI(text)
 	if err != nil {
@@ -106,7 +106,8 @@ func readKeyfile(name, text string) (p profile, ignored string, err error) {
 	return p, ignored, nil
 }
 
-// readFamily reads the settings of one address family. auto is the meaning of the method auto.
+// readFamily reads the settings of one address family. The parameter auto is what the method "auto" means in this
+// family.
 func readFamily(settings []setting, auto method, family func(netip.Addr) bool) (addressing, error) {
 	var out addressing
 
@@ -158,7 +159,7 @@ func readFamily(settings []setting, auto method, family func(netip.Addr) bool) (
 	return out, out.checkGateway()
 }
 
-// addEntry adds an entry ADDRESS/BITS[,GATEWAY].
+// addEntry adds an entry of the form ADDRESS/BITS[,GATEWAY].
 func (a *addressing) addEntry(entry string, family func(netip.Addr) bool) error {
 	address, gateway, _ := strings.Cut(entry, ",")
 	prefix, err := netip.ParsePrefix(strings.TrimSpace(address))

@@ -20,33 +20,33 @@ import (
 )
 
 var (
-	// bootstrapToken is kubeadm's format of a token.
+	// bootstrapToken matches a token in kubeadm's format.
 	bootstrapToken = regexp.MustCompile(`\A([a-z0-9]{6})\.([a-z0-9]{16})\z`)
 )
 
-// node is the result of kubeadm on a VM, from the files on its disk.
+// node is the result of kubeadm on a VM, based on the files on the VM's disk.
 type node struct {
 	name       string
 	providerID string
-	// addresses are the node's InternalIPs: those of nodeIPs in order, or otherwise IPv4 first.
+	// addresses are the node's InternalIPs, in the order of nodeIPs. Without nodeIPs, the IPv4 address is first.
 	addresses []string
-	// nodeIPs are the kubelet's addresses to register; empty lets the kubelet choose.
+	// nodeIPs are the addresses that the kubelet must register; without any, the kubelet chooses.
 	nodeIPs []string
 	version string
-	// coreDNS is the image of the cluster's DNS, set on the first node.
+	// coreDNS is the image of the cluster's DNS; only the first node has it.
 	coreDNS      string
 	controlPlane bool
 	init         bool
 	labels       map[string]string
 	taints       []corev1.Taint
-	// criSocket is the container runtime's socket; "" lets kubeadm choose.
+	// criSocket is the socket of the container runtime; "" lets kubeadm choose.
 	criSocket string
-	// endpoint is host:port of the control plane, and bindPort the port of this node's API server.
+	// endpoint is the control plane's endpoint, as host:port. bindPort is the port of this node's API server.
 	endpoint string
 	bindPort int32
 	// clusterCA and etcdCA sign the certificates of a control plane node.
 	clusterCA, etcdCA *authority
-	// token and caHashes authenticate a joining node and its cluster to each other.
+	// token and caHashes let a joining node and its cluster authenticate each other.
 	token    string
 	caHashes []string
 }
@@ -56,12 +56,12 @@ type authority struct {
 	key  *rsa.PrivateKey
 }
 
-// publicKeyHash returns the CA's hash in the form for joining nodes.
+// publicKeyHash returns the CA's hash in the form that joining nodes use.
 func (a *authority) publicKeyHash() string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(a.cert.RawSubjectPublicKeyInfo))
 }
 
-// newNode runs kubeadm on a machine with this host name and kubeadm version. It reads the configuration and its
+// newNode runs kubeadm on a machine with the given host name and kubeadm version. It reads kubeadm's configuration and
 // certificates.
 func newNode(sys *system, call *kubeadmCall, hostName, version string) (*node, error) {
 	if version == "" {
@@ -115,7 +115,7 @@ func newNode(sys *system, call *kubeadmCall, hostName, version string) (*node, e
 	return out, err
 }
 
-// readConfig reads kubeadm's configuration like the given version of kubeadm.
+// readConfig reads kubeadm's configuration in the way of the given kubeadm version.
 func (n *node) readConfig(text, version string) error {
 	config, err := readKubeadmConfig(text, version)
 	if err != nil {
@@ -157,7 +157,7 @@ func (n *node) readInit(config *kubeadmConfig, version string) error {
 
 	if cluster := config.cluster; cluster != nil {
 		n.endpoint, n.version = cluster.ControlPlaneEndpoint, cluster.KubernetesVersion
-		if strings.HasPrefix(n.version, "stable") { // kubeadm asks the Internet, and falls back to its own version
+		if strings.HasPrefix(n.version, "stable") { // kubeadm asks the Internet, or uses its own version
 			n.version = version
 		}
 
@@ -184,7 +184,7 @@ func (n *node) readRegistration(registration kubeadm.NodeRegistrationOptions) {
 	}
 }
 
-// chooseAddresses chooses the kubelet's addresses from those of its guest.
+// chooseAddresses chooses the kubelet's addresses from the addresses of its guest.
 func (n *node) chooseAddresses(found []string) error {
 	if len(n.nodeIPs) == 0 {
 		n.addresses = found[:1] // a kubelet without node IPs chooses one
@@ -207,7 +207,7 @@ func (n *node) chooseAddresses(found []string) error {
 	return nil
 }
 
-// minorVersion returns the MAJOR.MINOR of a version.
+// minorVersion returns the MAJOR.MINOR part of a version.
 func minorVersion(version string) string {
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
 	if len(parts) < 2 {

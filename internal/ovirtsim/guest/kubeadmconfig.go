@@ -19,20 +19,20 @@ import (
 	"k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm/v1beta4"
 )
 
-// kubeadmConfig is a configuration file in kubeadm's own internal types, with its defaults.
+// kubeadmConfig is a configuration file in kubeadm's internal types, with kubeadm's defaults.
 type kubeadmConfig struct {
 	cluster *kubeadm.ClusterConfiguration
 	init    *kubeadm.InitConfiguration
 	join    *kubeadm.JoinConfiguration
 }
 
-// strictKubeadm decodes kubeadm's types, and rejects unknown fields. kubeadm itself only warns about unknown fields,
-// and continues without them.
+// strictKubeadm decodes kubeadm's types and rejects unknown fields. The real kubeadm only warns about unknown fields
+// and ignores them.
 var strictKubeadm = json.NewSerializerWithOptions(json.DefaultMetaFactory, kubeadmscheme.Scheme, kubeadmscheme.Scheme,
 	json.SerializerOptions{Yaml: true, Strict: true})
 
-// supportedVersions returns the versions of configuration supported by a kubeadm. The types come from the newest
-// kubeadm, so later additions to v1beta4 are also accepted from an older one.
+// supportedVersions returns the versions of the configuration that a kubeadm version supports. The types come from the
+// newest kubeadm. Therefore, an older kubeadm also accepts fields added to v1beta4 later.
 func supportedVersions(kubeadmVersion string) ([]string, error) {
 	v, err := version.ParseGeneric(kubeadmVersion)
 	if err != nil {
@@ -46,7 +46,7 @@ func supportedVersions(kubeadmVersion string) ([]string, error) {
 	return []string{v1beta3.SchemeGroupVersion.String(), v1beta4.SchemeGroupVersion.String()}, nil
 }
 
-// readKubeadmConfig reads the documents of a file like the given version of kubeadm.
+// readKubeadmConfig reads the documents of a file in the way of the given kubeadm version.
 func readKubeadmConfig(text, kubeadmVersion string) (*kubeadmConfig, error) {
 	known, err := supportedVersions(kubeadmVersion)
 	if err != nil {
@@ -81,7 +81,7 @@ func readKubeadmConfig(text, kubeadmVersion string) (*kubeadmConfig, error) {
 
 		seen[gvk.Kind] = true
 		if gvk.Group != kubeadm.GroupName {
-			continue // of the kubelet or kube-proxy, or unknown
+			continue // a document of the kubelet or kube-proxy, or an unknown one
 		}
 
 		if err := out.decodeDocument(document, *gvk, known); err != nil {
@@ -141,7 +141,7 @@ func (c *kubeadmConfig) decodeDocument(document []byte, gvk schema.GroupVersionK
 	return nil
 }
 
-// argumentMap returns extra arguments by name. The last of duplicates wins.
+// argumentMap returns extra arguments by name. The last argument with a name wins.
 func argumentMap(list []kubeadm.Arg) map[string]string {
 	out := map[string]string{}
 	for _, argument := range list {

@@ -16,22 +16,22 @@ import (
 )
 
 const (
-	// defaultJoinTimeout is how long kubeadm join waits for the control plane and its token.
+	// defaultJoinTimeout is the time for which kubeadm join waits for the control plane and its token.
 	defaultJoinTimeout = 5 * time.Minute
-	// retryEvery is the retry interval while waiting for a control plane.
+	// retryEvery is the time between two tries while a node waits for its control plane.
 	retryEvery = 250 * time.Millisecond
 )
 
 var (
-	// errNotYet marks an error that time may resolve.
+	// errNotYet marks an error that may disappear with time.
 	errNotYet = errors.New("gave up waiting")
-	// errClosed is a guest's error after Close.
+	// errClosed is the error of a guest after Close.
 	errClosed = errors.New("the simulator is closed")
 )
 
-// Boot runs the guest of a VM until ctx, the VM's power, ends. It configures the network, and runs cloud-init or
-// Ignition, and kubeadm. A VM with a node on its disk comes back as the same node. After an error, the VM is on, but
-// nothing runs in it.
+// Boot runs the guest of a VM until ctx ends; ctx stands for the VM's power. It configures the network, and runs
+// cloud-init or Ignition, and then kubeadm. A VM with a node on its disk boots as the same node. After an error, the VM
+// is on, but nothing runs in it.
 func (g *Guests) Boot(ctx context.Context, machine api.GuestVM, ready func(store.AgentReport)) error {
 	if g.ctx.Err() != nil {
 		return errClosed
@@ -52,12 +52,12 @@ func (g *Guests) Boot(ctx context.Context, machine api.GuestVM, ready func(store
 	return nil
 }
 
-// powerOn records a running VM, and returns the node on its disk.
+// powerOn records a VM as running, and returns the node on its disk.
 func (g *Guests) powerOn(ctx context.Context, machine api.GuestVM) (*boot, *member) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if before := g.boots[machine.ID]; before != nil {
-		before.cancel() // a VM runs only once
+		before.cancel() // a VM has only one run at a time
 	}
 
 	b := &boot{}
@@ -71,7 +71,7 @@ func (g *Guests) powerOn(ctx context.Context, machine api.GuestVM) (*boot, *memb
 	return b, g.members[machine.ID]
 }
 
-// powerOff ends a run.
+// powerOff ends a run of a VM.
 func (g *Guests) powerOff(vmID string, b *boot) {
 	b.cancel()
 	g.mu.Lock()
@@ -83,7 +83,7 @@ func (g *Guests) powerOff(vmID string, b *boot) {
 	g.markLost(g.members[vmID], b)
 }
 
-// bringUp brings up the guest.
+// bringUp starts the guest.
 func (g *Guests) bringUp(b *boot, machine api.GuestVM, known *member, ready func(store.AgentReport)) error {
 	if known != nil && known.unlasting != "" {
 		return fmt.Errorf("systemd: %s is not enabled, and did not start again", known.unlasting)
@@ -114,11 +114,11 @@ func (g *Guests) bringUp(b *boot, machine api.GuestVM, known *member, ready func
 	return g.runFirst(b, machine, ready)
 }
 
-// runFirst brings up a guest with a new disk.
+// runFirst starts a guest with a new disk.
 func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func(store.AgentReport)) error {
 	sys, userDataErr := provisionSystem(b.ctx, machine)
 	if sys == nil {
-		return userDataErr // Ignition fails before there is a network
+		return userDataErr // Ignition fails before the network is up
 	}
 
 	profiles, warnings, err := profilesOf(machine, sys)
@@ -147,7 +147,7 @@ func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func(store.AgentRe
 
 	n, err := g.runCommands(sys, machine, network)
 	if err != nil || n == nil {
-		return err // a VM without kubeadm is just a VM
+		return err // without kubeadm, the VM has no node
 	}
 
 	m := &member{disk: machine.RootDisk, node: n, profiles: profiles, boot: b, unlasting: sys.findDisabledUnit(n)}
@@ -158,7 +158,7 @@ func (g *Guests) runFirst(b *boot, machine api.GuestVM, ready func(store.AgentRe
 	return g.joinCluster(machine.ID, m)
 }
 
-// runCommands runs the commands of the user data. It returns the resulting node, or nil.
+// runCommands runs the commands of the user data. It returns the node that results, or nil.
 func (g *Guests) runCommands(sys *system, machine api.GuestVM, network *network) (*node, error) {
 	call, err := sys.runCommands(machine.ID)
 	for _, warning := range sys.warnings {
@@ -233,8 +233,8 @@ func (g *Guests) joinCluster(vmID string, m *member) error {
 	return nil
 }
 
-// retryUntilSuccess repeats try until it succeeds, fails permanently, or ctx ends, and returns the last error. Like
-// kubeadm, it retries after conflicts with other writers.
+// retryUntilSuccess repeats try until try succeeds or fails permanently, or until ctx ends. It returns the last error.
+// Like kubeadm, it retries after conflicts with other writers.
 func retryUntilSuccess(ctx context.Context, try func() error) error {
 	ticker := time.NewTicker(retryEvery)
 	defer ticker.Stop()
@@ -283,7 +283,7 @@ func (g *Guests) tryJoin(vmID string, m *member) error {
 	return nil
 }
 
-// rejoinCluster brings a restarted VM back as the same node. Its kubelet starts static pods by itself, and registers as
+// rejoinCluster brings a restarted VM back as the same node. The kubelet starts static pods by itself, and registers as
 // soon as an API server responds.
 func (g *Guests) rejoinCluster(b *boot, m *member, addresses []string) error {
 	return retryUntilSuccess(b.ctx, func() error { return g.tryRejoin(b, m, addresses) })
@@ -309,8 +309,8 @@ func (g *Guests) tryRejoin(b *boot, m *member, addresses []string) error {
 	return m.cluster.startNode(g.ctx, m.node)
 }
 
-// markLost marks the node of an ended run as lost, and stops its API server. It ignores a node already up in another
-// run. The caller holds g.mu.
+// markLost marks the node of an ended run as lost, and stops the node's API server. It ignores a node that already runs
+// again. The caller must hold g.mu.
 func (g *Guests) markLost(m *member, b *boot) {
 	if m == nil || b == nil || m.boot != b {
 		return
@@ -332,18 +332,17 @@ func (g *Guests) markLost(m *member, b *boot) {
 	}
 }
 
-// electLeader makes a member other than the lost one the leader of etcd. The caller holds g.mu.
+// electLeader makes a member other than the lost one the leader of etcd. The caller must hold g.mu.
 func (g *Guests) electLeader(lost *member) {
 	if err := lost.cluster.electLeader(g.ctx, "etcd-"+lost.node.name); err != nil {
 		g.log.Error(err, "Failed to elect a leader of etcd")
 	}
 }
 
-// Shutdown returns false: these guests are off as soon as the engine says so.
+// Shutdown returns false, because these guests are off as soon as the engine says so.
 func (g *Guests) Shutdown(string) bool { return false }
 
-// HandleHalt marks the node as lost after its power is off. If Boot was called again meanwhile, the call is outdated
-// and has no effect.
+// HandleHalt marks the node as lost after its power went off. The call has no effect if Boot was called again before.
 func (g *Guests) HandleHalt(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -358,9 +357,9 @@ func (g *Guests) SetDisks(string, []api.GuestDisk) {}
 // HandleDiskRemoval does nothing, for the same reason.
 func (g *Guests) HandleDiskRemoval(string) {}
 
-// HandleRemoval ends the guest and deletes everything lost with the VM: its static pods, and the cluster with its last
-// control plane node. As with a real VM, the Node object stays for Cluster API to delete. Replacing a VM's root disk
-// has the same effect.
+// HandleRemoval ends the guest. It deletes everything that the VM takes with it: its static pods, and the cluster if
+// this was its last control plane node. As with a real VM, the Node object stays for Cluster API to delete. Replacing a
+// VM's root disk has the same effect.
 func (g *Guests) HandleRemoval(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -375,7 +374,7 @@ func (g *Guests) HandleRemoval(vmID string) {
 	}
 }
 
-// dropMember deletes everything lost with the disk of a node. The caller holds g.mu.
+// dropMember deletes everything that disappears with the disk of a node. The caller must hold g.mu.
 func (g *Guests) dropMember(vmID string, m *member) {
 	g.markLost(m, m.boot)
 	delete(g.members, vmID)
@@ -383,7 +382,7 @@ func (g *Guests) dropMember(vmID string, m *member) {
 		return
 	}
 
-	g.electLeader(m) // again: at the halt, there may have been no successor
+	g.electLeader(m) // again, because at the halt there may have been no successor
 
 	for _, component := range staticPods {
 		pod := &corev1.Pod{

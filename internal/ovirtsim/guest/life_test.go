@@ -50,7 +50,7 @@ func (s *site) ready(vmID string) string {
 	return n.Ready
 }
 
-// newCluster returns a site with one control plane node, and a token for more.
+// newCluster returns a site with one control plane node, and a token with which more nodes can join.
 func newCluster(t *testing.T, endpoint string) (s *site, leader *powered, token string) {
 	t.Helper()
 	s = newSite(t, endpoint)
@@ -77,7 +77,7 @@ func TestANodeIsLostWithItsVMAndComesBack(t *testing.T) {
 		t.Errorf("the kubelet of a halted VM reports: %v", err)
 	}
 
-	// It comes back without its user data, and after Cluster API deleted its Node.
+	// The VM comes back without its user data, after Cluster API deleted its Node.
 	err = s.client().Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "worker-1"}})
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestANodeIsLostWithItsVMAndComesBack(t *testing.T) {
 		t.Errorf("after old news: %s", got)
 	}
 
-	// Or not at all.
+	// The engine may not report the halt at all.
 	vm.off()
 	<-vm.done
 	if got := s.ready(worker.ID); got != "Unknown" {
@@ -197,7 +197,7 @@ func TestAVMThatIsRestartedWhileItJoinsStartsOver(t *testing.T) {
 	data := strings.ReplaceAll(s.joinData(token, s.ca.publicKeyHash(), false), "abcdef.", "later0.")
 	worker := machine("worker-1", "127.40.0.12", data)
 	vm := s.start(worker)
-	<-vm.reported // it waits for its token
+	<-vm.reported // the guest waits for its token
 	vm.halt()
 	if got := s.ready(worker.ID); got != "no node" {
 		t.Errorf("a VM that never joined: %s", got)
@@ -227,7 +227,7 @@ func TestAVMThatIsRemovedWhileItJoinsNeverBecomesANode(t *testing.T) {
 	)
 	vm := s.start(worker)
 	<-vm.reported
-	s.guests.HandleRemoval(worker.ID) // even with its power still on
+	s.guests.HandleRemoval(worker.ID) // even while its power is on
 	if err := <-vm.done; err != nil {
 		t.Errorf("a removed VM fails: %v", err)
 	}
@@ -254,8 +254,8 @@ func TestAWorkerWaitsForItsControlPlane(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The cluster ends with its last control plane node. Its worker waits forever, and a new cluster at the same
-	// address is not mistaken for the old one.
+	// The cluster ends with its last control plane node. Its worker waits forever. It does not take a new cluster at
+	// the same address for the old cluster.
 	s.guests.HandleRemoval("id-cp-1")
 	vm.halt()
 	vm = s.start(worker)
@@ -274,7 +274,7 @@ func TestAWorkerWaitsForItsControlPlane(t *testing.T) {
 	}
 }
 
-// expectWaiting verifies that a running VM cannot return as its former node.
+// expectWaiting verifies that a running VM cannot become its former node again.
 func (s *site) expectWaiting(vmID string) {
 	s.t.Helper()
 	s.guests.mu.Lock()
@@ -323,7 +323,7 @@ func TestEtcdHasALeaderAmongThoseThatRun(t *testing.T) {
 
 	first = s.mustStart(machine("cp-1", "127.40.0.10", ""))
 	first.halt()
-	second.halt() // it has no successor
+	second.halt() // no other member can lead
 	s.mustStart(machine("cp-1", "127.40.0.10", ""))
 	s.guests.HandleRemoval(second.id)
 	if got := leader(); got != "etcd-cp-1" {
@@ -438,8 +438,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	wait.Until(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// TestANodeJoinsWhileOthersChangeIt changes a node continuously, like a cloud controller. Each change makes the reads
-// of other writers outdated.
+// TestANodeJoinsWhileOthersChangeIt changes a node all the time, like a cloud controller. Each change makes the data
+// read by other writers outdated.
 func TestANodeJoinsWhileOthersChangeIt(t *testing.T) {
 	s, leader, _ := newCluster(t, "127.40.0.21:6443")
 	cluster, n := s.guests.members[leader.id].cluster, s.guests.members[leader.id].node

@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// method is how a device gets its addresses of one family.
+// method is the way in which a device gets its addresses of one family.
 type method int
 
 const (
@@ -23,7 +23,7 @@ const (
 	autoconf
 )
 
-// addressing is a profile's configuration of one family.
+// addressing is the configuration of one address family in a profile.
 type addressing struct {
 	method    method
 	addresses []netip.Prefix
@@ -32,25 +32,25 @@ type addressing struct {
 
 // profile configures one device.
 type profile struct {
-	// source names the profile's origin in messages.
+	// source names the origin of the profile for messages.
 	source string
 	// device and mac select the device. If both are empty, the profile applies to any device without another profile.
 	device, mac string
 	v4, v6      addressing
 }
 
-// network is a guest's running network.
+// network is the running network of a guest.
 type network struct {
 	reported []store.ReportedInterface
-	// nodeAddresses are the addresses of the first interface with any: IPv4 first.
+	// nodeAddresses are the addresses of the first interface with an address, IPv4 first.
 	nodeAddresses []string
 }
 
-// engineSource names the engine's NIC configuration in messages.
+// engineSource names the engine's NIC configuration for messages.
 const engineSource = "the NIC configuration of the VM's initialization"
 
-// profilesOf returns the network profiles of a guest. The engine passes NIC configurations to cloud-init only, so an
-// Ignition guest has only the keyfiles of its payload. The warnings name keyfiles ignored by NetworkManager.
+// profilesOf returns the network profiles of a guest. The engine passes NIC configurations only to cloud-init, so an
+// Ignition guest has only the keyfiles of its payload. The warnings name the keyfiles that NetworkManager ignores.
 func profilesOf(machine api.GuestVM, sys *system) (profiles []profile, warnings []string, err error) {
 	if !machine.Ignition {
 		for _, server := range machine.DNSServers {
@@ -85,7 +85,7 @@ func profilesOf(machine api.GuestVM, sys *system) (profiles []profile, warnings 
 	return append(profiles, keyfiles...), warnings, compareAddresses(byFile, keyfiles)
 }
 
-// replacesProfile reports whether the user data replaces cloud-init's configuration of the device with a keyfile.
+// replacesProfile reports whether a keyfile of the user data replaces cloud-init's configuration of the device.
 func (s *system) replacesProfile(keyfiles []profile, device string) bool {
 	written := slices.ContainsFunc(keyfiles, func(p profile) bool { return p.device == device })
 	used := slices.ContainsFunc(s.commands, func(command string) bool {
@@ -95,8 +95,8 @@ func (s *system) replacesProfile(keyfiles []profile, device string) bool {
 	return written && used
 }
 
-// compareAddresses rejects keyfiles with addresses other than the engine's. A real guest would not notice, and use an
-// unexpected address, possibly another guest's. SLAAC is exempt, because no engine can configure it.
+// compareAddresses rejects keyfiles with other addresses than the engine's. A real guest does not notice this. It uses
+// an unexpected address, possibly that of another guest. SLAAC is exempt, because the engine cannot configure it.
 func compareAddresses(nics []api.GuestNIC, keyfiles []profile) error {
 	for _, nic := range nics {
 		at := slices.IndexFunc(keyfiles, func(p profile) bool { return p.device == nic.Interface })
@@ -128,7 +128,7 @@ func compareAddresses(nics []api.GuestNIC, keyfiles []profile) error {
 	return nil
 }
 
-// String returns the text for messages.
+// String describes the configuration for messages.
 func (a addressing) String() string {
 	words := []string{[]string{"none", "static", "DHCP", "SLAAC"}[a.method]}
 	for _, prefix := range a.addresses {
@@ -142,8 +142,8 @@ func (a addressing) String() string {
 	return strings.Join(words, " ")
 }
 
-// configureNetwork determines the addresses of all devices. A device without a profile uses DHCP, NetworkManager's
-// default. A guest without any address does not come up. The warnings help to explain it.
+// configureNetwork determines the addresses of all devices. A device without a profile uses DHCP, the default of
+// NetworkManager. A guest without any address does not come up. The warnings help explain why.
 func configureNetwork(devices []api.GuestInterface, profiles []profile, warnings []string) (*network, error) {
 	if len(devices) == 0 {
 		return nil, errors.New("network: the VM has no network interface")
@@ -201,8 +201,8 @@ func configureNetwork(devices []api.GuestInterface, profiles []profile, warnings
 	return out, nil
 }
 
-// reportAddresses adds the addresses of a device to the guest agent's report, and returns the routable ones. owners
-// maps addresses to devices.
+// reportAddresses adds the addresses of a device to the guest agent's report, and returns the routable ones. The map
+// owners holds the device of each address.
 func (n *network) reportAddresses(
 	device api.GuestInterface, addresses []netip.Addr, owners map[netip.Addr]string,
 ) (routable []string, err error) {
@@ -272,7 +272,7 @@ func assignProfiles(devices []api.GuestInterface, profiles []profile) (map[strin
 	return chosen, nil
 }
 
-// addressesOf returns the addresses of a device: IPv4 first.
+// addressesOf returns the addresses of a device, IPv4 first.
 func (p *profile) addressesOf(device api.GuestInterface) ([]netip.Addr, error) {
 	var lease netip.Addr
 	if device.DHCP != "" {
@@ -294,7 +294,7 @@ func (p *profile) addressesOf(device api.GuestInterface) ([]netip.Addr, error) {
 		if family.method == autoconf {
 			for _, prefix := range []string{"fe80::/64", device.SLAAC} {
 				if prefix == "" {
-					continue // without a router, there is only the link-local address
+					continue // without a router, the device has only its link-local address
 				}
 
 				address, err := interfaceID(prefix, device.MAC)
@@ -326,8 +326,8 @@ func (p *profile) explainMissingAddress(device api.GuestInterface) string {
 		device.Network)
 }
 
-// checkDefaultRoute rejects a static configuration limited to its own subnet. IPv6 besides IPv4 needs no gateway:
-// another device may have its default route.
+// checkDefaultRoute rejects a static configuration without a route out of its own subnet. IPv6 in addition to IPv4
+// needs no gateway, because another device may have the IPv6 default route.
 func (p *profile) checkDefaultRoute(device string) error {
 	main := p.v4
 	if main.method == off {
@@ -342,7 +342,7 @@ func (p *profile) checkDefaultRoute(device string) error {
 	return nil
 }
 
-// interfaceID returns the address in the prefix derived from a MAC address (EUI-64).
+// interfaceID returns the address that a MAC address has in a prefix (EUI-64).
 func interfaceID(prefix, mac string) (netip.Addr, error) {
 	subnet, err := netip.ParsePrefix(prefix)
 	if err != nil {
@@ -363,7 +363,7 @@ func interfaceID(prefix, mac string) (netip.Addr, error) {
 	return netip.AddrFrom16(address), nil
 }
 
-// profileFromNIC converts one NIC configuration of the engine.
+// profileFromNIC converts one of the engine's NIC configurations to a profile.
 func profileFromNIC(nic api.GuestNIC) (profile, error) {
 	out := profile{source: engineSource, device: nic.Interface}
 	var err error
@@ -415,8 +415,8 @@ func engineMethod(protocol string, known map[string]method) (method, error) {
 	return found, nil
 }
 
-// netmaskBits returns the prefix length of a dotted netmask. It returns other text unchanged, and it is later rejected
-// as a length.
+// netmaskBits returns the prefix length of a dotted netmask. It returns any other text unchanged; a later check rejects
+// this text as a prefix length.
 func netmaskBits(mask string) string {
 	if address, err := netip.ParseAddr(mask); err == nil && address.Is4() {
 		if ones, bits := net.IPMask(address.AsSlice()).Size(); bits != 0 {
@@ -451,7 +451,7 @@ func newStatic(address, bits, gateway string, family func(netip.Addr) bool) (add
 	return out, out.checkGateway()
 }
 
-// checkUsable returns an error if a device cannot have the address.
+// checkUsable returns an error if the address is not usable for a device.
 func checkUsable(prefix netip.Prefix, family func(netip.Addr) bool) error {
 	address := prefix.Addr()
 	switch {
@@ -465,7 +465,7 @@ func checkUsable(prefix netip.Prefix, family func(netip.Addr) bool) error {
 	return nil
 }
 
-// checkGateway rejects a gateway outside all subnets of the device. A link-local gateway is on every link.
+// checkGateway rejects a gateway outside of all subnets of the device. A link-local gateway is valid for every device.
 func (a addressing) checkGateway() error {
 	if !a.gateway.IsValid() || len(a.addresses) == 0 || a.gateway.IsLinkLocalUnicast() && a.gateway.Is6() {
 		return nil

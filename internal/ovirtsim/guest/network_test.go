@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/api"
 )
 
-// networkOf brings up the network of a guest with these files from user data. Their default mode is 0600.
+// networkOf starts the network of a guest with the given files from user data. Their default mode is 0600.
 func networkOf(machine api.GuestVM, keyfiles map[string]string, commands ...string) (*network, error) {
 	sys := newSystem()
 	sys.commands = commands
@@ -30,7 +30,7 @@ func networkOf(machine api.GuestVM, keyfiles map[string]string, commands ...stri
 	return configureNetwork(machine.Interfaces, profiles, warnings)
 }
 
-// says describes a network in one line: the addresses of the node, and each interface's report.
+// says describes a network in one line: the node's addresses, and the report about each interface.
 func (n *network) says() string {
 	out := strings.Join(n.nodeAddresses, ",")
 	for _, device := range n.reported {
@@ -90,9 +90,9 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 		nics     nics
 		files    map[string]string
 		commands []string
-		want     string // as says, or the start of an error
+		want     string // the result of says, or the start of an error
 	}{
-		// Valid networks.
+		// These networks are valid.
 		"cloud-init: a static address": {
 			devices: devices(1, ""),
 			nics:    nics{v4("enp1s0", "10.0.0.5", "10.0.0.1")},
@@ -214,7 +214,7 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 			want:     "10.0.0.50 enp1s0=10.0.0.50",
 		},
 
-		// Invalid networks.
+		// These networks are invalid.
 		"no network interface": {want: "network: the VM has no network interface"},
 		"nothing configured and no DHCP": {
 			devices: devices(1, ""),

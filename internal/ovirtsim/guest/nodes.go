@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// addNode registers the node, or brings it back. The caller holds guests.mu.
+// addNode registers the node, or marks it as ready again. The caller must hold guests.mu.
 func (c *workloadCluster) addNode(ctx context.Context, n *node) error {
 	labels := map[string]string{
 		"kubernetes.io/hostname": n.name,
@@ -86,8 +86,8 @@ func (c *workloadCluster) setReady(
 	return c.updateNodeStatus(ctx, name, func(current *corev1.NodeStatus) { setCondition(current, status, reason) })
 }
 
-// setCondition sets the Ready condition. The transition time changes only with its status, because a MachineHealthCheck
-// counts from it.
+// setCondition sets the Ready condition. The transition time changes only with the condition's status, because a
+// MachineHealthCheck counts from this time.
 func setCondition(current *corev1.NodeStatus, status corev1.ConditionStatus, reason string) {
 	ready := nodeCondition(corev1.NodeReady, status, reason)
 	for i, condition := range current.Conditions {
@@ -107,8 +107,8 @@ func setCondition(current *corev1.NodeStatus, status corev1.ConditionStatus, rea
 	current.Conditions = append(current.Conditions, ready)
 }
 
-// updateNodeStatus changes the status of a Node despite concurrent writers: the in-memory API server rejects a patch of
-// an object changed since it was read.
+// updateNodeStatus changes the status of a Node despite concurrent writers. It retries, because the in-memory API
+// server rejects a patch of an object that has changed since the read.
 func (c *workloadCluster) updateNodeStatus(ctx context.Context, name string, change func(*corev1.NodeStatus)) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		var current corev1.Node

@@ -23,8 +23,8 @@ const (
 	superAdminConf   = kubernetesFolder + "super-admin.conf"
 )
 
-// Configurations of load balancers for API servers, and the patterns of their listening ports. Our templates stand for
-// the files generated from them at boot.
+// These variables hold the configuration files of load balancers for API servers, and the patterns of the ports in
+// them. Our templates stand for the files that each boot generates from them.
 var (
 	keepalivedConfigs = []string{"/etc/keepalived/keepalived.conf", "/etc/capolvm/keepalived.conf"}
 	balancers         = []balancer{
@@ -38,14 +38,14 @@ var (
 	pulls       = regexp.MustCompile(`(?m)^Exec\w+=.*\bpodman (run|pull)\b`)
 )
 
-// balancer is a program distributing connections, identified by its units.
+// balancer is a program that distributes connections. Its units identify it.
 type balancer struct {
 	units, configs []string
 	listens        *regexp.Regexp
 }
 
-// runPreflightChecks performs kubeadm's checks before and during the creation of a node: the runtime, the kubelet, and
-// the node's share in serving the API server at the endpoint.
+// runPreflightChecks performs kubeadm's checks before and during the creation of a node. They cover the runtime, the
+// kubelet, and the node's part in serving the API server at the endpoint.
 func (s *system) runPreflightChecks(n *node, machine api.GuestVM) error {
 	if s.isRunning(ocneService) {
 		return errors.New("kubeadm: [ERROR FileAvailable--etc-kubernetes-kubelet.conf]: " +
@@ -72,7 +72,8 @@ func (s *system) runPreflightChecks(n *node, machine api.GuestVM) error {
 	return s.checkEndpointServed(n)
 }
 
-// runtimeUnit returns the unit of a container runtime by its socket. Without a socket, it returns the running one.
+// runtimeUnit returns the unit of the container runtime with the given socket. Without a socket, it returns the unit of
+// the running runtime.
 func (s *system) runtimeUnit(socket string) string {
 	if strings.Contains(socket, "crio") || socket == "" && !s.isRunning(containerdService) {
 		return crioService
@@ -81,7 +82,7 @@ func (s *system) runtimeUnit(socket string) string {
 	return containerdService
 }
 
-// findDisabledUnit returns a needed unit not starting at later boots, or "".
+// findDisabledUnit returns a unit that the node needs but that does not start at later boots, or "".
 func (s *system) findDisabledUnit(n *node) string {
 	for _, name := range []string{s.runtimeUnit(n.criSocket), kubeletService} { // kubeadm starts the kubelet itself
 		if !s.isEnabled(name) {
@@ -98,7 +99,8 @@ func (s *system) findDisabledUnit(n *node) string {
 	return ""
 }
 
-// checkRegistryAccess rejects units pulling images without the proxy, if the proxy is the only way to registries.
+// checkRegistryAccess rejects units that pull images without the proxy, if registries are reachable only through the
+// proxy.
 func (s *system) checkRegistryAccess(proxy, runtime string) error {
 	if proxy == "" {
 		return nil
@@ -140,8 +142,8 @@ func (s *system) payloadUnits() map[string]bool {
 	return out
 }
 
-// checkEndpointServed rejects a control plane node that should serve the endpoint but does not. A node without any
-// configuration for it has a load balancer elsewhere.
+// checkEndpointServed rejects a control plane node that must serve the endpoint but does not. If a node has no
+// configuration for the endpoint, the load balancer is elsewhere.
 func (s *system) checkEndpointServed(n *node) error {
 	host, text, err := net.SplitHostPort(n.endpoint)
 	if err != nil {
@@ -172,7 +174,7 @@ func (s *system) checkEndpointServed(n *node) error {
 	return nil
 }
 
-// listeningPorts returns the ports of running load balancers.
+// listeningPorts returns the ports on which running load balancers listen.
 func (s *system) listeningPorts() []string {
 	var out []string
 
@@ -192,7 +194,8 @@ func (s *system) listeningPorts() []string {
 	return out
 }
 
-// startKeepalived reports whether keepalived holds an address. It returns an error if keepalived cannot do so.
+// startKeepalived reports whether keepalived holds an address. It returns an error if keepalived is configured for the
+// address but cannot hold it.
 func (s *system) startKeepalived(address string) (bool, error) {
 	for _, path := range keepalivedConfigs {
 		config, there := s.files[path]
@@ -221,7 +224,7 @@ func (s *system) startKeepalived(address string) (bool, error) {
 	return false, nil
 }
 
-// checkScriptSafe rejects a command disabled by keepalived because of enable_script_security.
+// checkScriptSafe rejects a command that keepalived disables because of enable_script_security.
 func (s *system) checkScriptSafe(command string) error {
 	words := strings.Fields(command)
 	for i, word := range words {
@@ -268,7 +271,8 @@ func (s *system) startStaticPods(n *node) (kubeVIP bool, err error) {
 	return kubeVIP, nil
 }
 
-// checkHostFile rejects a missing file of the host, and admin.conf while it has no rights.
+// checkHostFile rejects a volume if its file is missing on the host. It also rejects admin.conf while this file grants
+// no rights.
 func (s *system) checkHostFile(n *node, volume corev1.Volume) error {
 	host := volume.HostPath
 	if host == nil || host.Type == nil || *host.Type != corev1.HostPathFile {

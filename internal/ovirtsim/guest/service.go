@@ -18,21 +18,22 @@ import (
 )
 
 const (
-	// serviceFolder is the folder of a support VM's user data with its request.
+	// serviceFolder is the folder of the files with a support VM's request, in its user data.
 	serviceFolder = "/etc/capolvm/service/"
-	// fetchPause is the interval between requests of a simulated VM. A real VM uses 10 s.
+	// fetchPause is the time between two requests of a simulated VM. A real VM waits 10 s.
 	fetchPause = time.Second
-	// maxConfiguration limits the accepted configuration, in bytes.
+	// maxConfiguration is the maximum size of a configuration in bytes.
 	maxConfiguration = 2 << 20
 )
 
-// service is a VM that is not a node, and fetches its configuration. It represents the contents of the VM's disk.
+// service is a VM that is not a node, but fetches its configuration. It represents the contents of the VM's disk.
 type service struct {
 	// disk is the UUID of the disk.
 	disk     string
 	hostName string
 	profiles []profile
-	// url, authorization and authorities define its request. applied is the hash of its current configuration.
+	// url, authorization and authorities define the service's request. applied is the hash of its current
+	// configuration.
 	url, authorization string
 	authorities        *x509.CertPool
 	applied            string
@@ -41,7 +42,7 @@ type service struct {
 // requestLine matches a line of a curl configuration.
 var requestLine = regexp.MustCompile(`(?m)^(url|header) = "(?:Authorization: )?([^"]*)"$`)
 
-// newService returns the service requested by the user data of a VM, or nil.
+// newService returns the service that the user data of a VM requests, or nil.
 func newService(sys *system, machine api.GuestVM, profiles []profile) (*service, error) {
 	request := sys.read(serviceFolder + "request")
 	if request == "" {
@@ -81,7 +82,7 @@ func (g *Guests) serviceOf(machine api.GuestVM) *service {
 	return known
 }
 
-// followConfiguration requests the configuration until the power is off.
+// followConfiguration requests the configuration again and again until the power is off.
 func (g *Guests) followConfiguration(b *boot, machine api.GuestVM, s *service) error {
 	g.mu.Lock()
 	g.services[machine.ID] = s
@@ -104,7 +105,7 @@ func (g *Guests) followConfiguration(b *boot, machine api.GuestVM, s *service) e
 	}
 }
 
-// fetchConfiguration requests the configuration once, and applies a new one.
+// fetchConfiguration requests the configuration once, and applies it if it is new.
 func (s *service) fetchConfiguration(ctx context.Context, from *http.Client) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// maxScripts limits the depth of script calls. A deeper call is a recursion.
+// maxScripts limits how deep scripts call each other. A deeper call is a recursion.
 const maxScripts = 8
 
 var (
-	// substituteVMID matches the only command besides kubeadm with an effect on the node: it writes the VM's UUID, read
-	// from the firmware, into a file.
+	// substituteVMID matches the only command besides kubeadm with an effect on the node. It reads the VM's UUID from
+	// the firmware and writes it into a file.
 	substituteVMID = regexp.MustCompile(
 		`^sed -i "s/([^/"]+)/\$\(tr '\[:upper:\]' '\[:lower:\]' < /sys/class/dmi/id/product_uuid\)/g" (\S+)$`,
 	)
@@ -20,7 +20,7 @@ var (
 	hereDocument = regexp.MustCompile(`<<-?\s*["']?([A-Za-z_][A-Za-z0-9_]*)["']?`)
 )
 
-// kubeadmCall is a kubeadm command line to create a node.
+// kubeadmCall is a kubeadm command line that creates a node.
 type kubeadmCall struct {
 	// verb is init or join.
 	verb string
@@ -28,9 +28,9 @@ type kubeadmCall struct {
 	config string
 }
 
-// runCommands runs the commands up to the first kubeadm call for a node. It returns this call, or nil. It knows four
-// kinds of commands: the substitution of the VM's UUID, scripts of the user data, systemctl, and kubeadm. It ignores
-// all others.
+// runCommands runs the commands up to the first kubeadm call that creates a node. It returns this call, or nil. It
+// knows four kinds of commands: the substitution of the VM's UUID, scripts of the user data, systemctl, and kubeadm. It
+// ignores all other commands.
 func (s *system) runCommands(vmID string) (*kubeadmCall, error) {
 	for _, command := range s.commands {
 		if call, err := s.runText(command, vmID, 0); call != nil || err != nil {
@@ -46,7 +46,7 @@ func (s *system) runText(text, vmID string, depth int) (*kubeadmCall, error) {
 		return nil, fmt.Errorf("bash: scripts call each other more than %d deep", maxScripts)
 	}
 
-	until := "" // the end of a here document; its lines are not commands
+	until := "" // end marker of a here document, whose lines are not commands
 
 	for _, line := range strings.Split(strings.ReplaceAll(text, "\\\n", " "), "\n") {
 		line = strings.TrimSpace(line)
@@ -109,7 +109,7 @@ func (s *system) runLine(line, vmID string, depth int) (*kubeadmCall, error) {
 	return s.runText(script.content, vmID, depth+1)
 }
 
-// firstCommand splits a line into the words of its first command, and drops prefixes such as sudo.
+// firstCommand splits a line into the words of its first command, without prefixes such as sudo.
 func firstCommand(line string) []string {
 	if strings.HasPrefix(line, "#") {
 		return nil
@@ -136,7 +136,7 @@ func firstCommand(line string) []string {
 	return words
 }
 
-// runShell runs a shell with a script, given as a file or as text.
+// runShell runs a shell with a script from a file or from the command line.
 func (s *system) runShell(line string, arguments []string, vmID string, depth int) (*kubeadmCall, error) {
 	for _, argument := range arguments {
 		if strings.HasPrefix(argument, "-") {
@@ -162,7 +162,7 @@ func (s *system) runShell(line string, arguments []string, vmID string, depth in
 func (s *system) runKubeadm(arguments []string) (*kubeadmCall, error) {
 	if len(arguments) == 0 || arguments[0] != "init" && arguments[0] != "join" ||
 		len(arguments) > 1 && arguments[1] == "phase" {
-		return nil, nil // it prints, or prepares
+		return nil, nil // this command only prints or prepares something
 	}
 
 	call := &kubeadmCall{verb: arguments[0]}

@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// initFor returns Cluster API's data for the first node of a version, with the controller's additions.
+// initFor returns Cluster API's data for the first node of a Kubernetes version, with the controller's additions.
 func (s *site) initFor(version string, guest bootstrap.Guest) string {
 	s.t.Helper()
 	parsed := semver.MustParse(strings.TrimPrefix(version, "v"))
@@ -38,7 +38,7 @@ func (s *site) initFor(version string, guest bootstrap.Guest) string {
 	return string(data)
 }
 
-// ofVersion returns a VM with a version of Kubernetes in its image.
+// ofVersion returns a VM whose image has the given Kubernetes version.
 func ofVersion(name, version, data string) api.GuestVM {
 	m := machine(name, "127.40.0.10", data)
 	m.KubernetesVersion = version
@@ -46,7 +46,7 @@ func ofVersion(name, version, data string) api.GuestVM {
 	return m
 }
 
-// endpointOn returns services holding the endpoint's address.
+// endpointOn returns the services that hold the endpoint's address.
 func endpointOn(s *site, change func(*bootstrap.APIEndpoint)) *bootstrap.Services {
 	address := netip.MustParseAddrPort(s.endpoint)
 	api := &bootstrap.APIEndpoint{
@@ -60,7 +60,7 @@ func endpointOn(s *site, change func(*bootstrap.APIEndpoint)) *bootstrap.Service
 	}
 }
 
-// try runs a VM, and removes it again.
+// try runs a VM and removes it.
 func (s *site) try(m api.GuestVM) error {
 	s.t.Helper()
 	vm := s.start(m)
@@ -72,7 +72,7 @@ func (s *site) try(m api.GuestVM) error {
 }
 
 // TestEachKubeadmReadsWhatIsWrittenForItsVersion covers the data of Cluster API and the controller for several
-// versions, before and after changes of kubeadm's configuration and kubeconfigs.
+// versions. The versions are before and after changes of kubeadm's configuration and of kubeconfigs.
 func TestEachKubeadmReadsWhatIsWrittenForItsVersion(t *testing.T) {
 	for i, version := range []string{"v1.27.16", "v1.28.15", "v1.29.0", "v1.30.14", "v1.31.0", "v1.36.1"} {
 		t.Run(version, func(t *testing.T) {
@@ -114,13 +114,13 @@ func TestKubeadmRefusesWhatItsTypesDoNotHave(t *testing.T) {
 	}
 }
 
-// keepalivedInit returns the edited user data of a first node with keepalived and haproxy.
+// keepalivedInit returns the user data of a first node with keepalived and haproxy, after replacing old in it.
 func keepalivedInit(s *site, old, replacement string) string {
 	services := endpointOn(s, func(e *bootstrap.APIEndpoint) {
 		e.LoadBalancer, e.ServerPort = bootstrap.HAProxy, bootstrap.DefaultAPIServerPort
 	})
 	data := s.initFor("v1.36.1", bootstrap.Guest{Services: services})
-	// The script starts services after changing their configuration. This would hide a unit not enabled.
+	// The script starts services after it has changed their configuration. This would hide that a unit is not enabled.
 	data = strings.ReplaceAll(data, "systemctl --no-block", "echo")
 	check.Contains(s.t, "the user data", data, old)
 
@@ -187,11 +187,11 @@ func TestAnEndpointAtAnotherPortNeedsSomethingThatListensThere(t *testing.T) {
 
 	check.Error(t, s.try(ofVersion("a", "v1.36.1", held)),
 		"timed out waiting for the control plane at 127.40.11.5:8443: the API server of this node listens at port 6443")
-	// Elsewhere, a load balancer may use a port other than the nodes'.
+	// A load balancer on another machine may use a port other than the nodes' port.
 	check.Error(t, s.try(ofVersion("b", "v1.36.1", bare)), "")
 }
 
-// TestALoadBalancerInAContainerNeedsTheProxy covers a network with a proxy as the only way out.
+// TestALoadBalancerInAContainerNeedsTheProxy covers a network in which a proxy is the only way out.
 func TestALoadBalancerInAContainerNeedsTheProxy(t *testing.T) {
 	s := newSite(t, "127.40.12.5:6443")
 	start := func(name string, change func(string) string) error {
@@ -207,7 +207,7 @@ func TestALoadBalancerInAContainerNeedsTheProxy(t *testing.T) {
 		return s.try(vm)
 	}
 	dropins := func(unit string) string { return "/etc/systemd/system/" + unit + ".d/" }
-	// The runtime not run by the image lends its drop-in to nginx.
+	// The image does not run this runtime, so its drop-in serves for nginx.
 	told := func(data string) string {
 		return strings.ReplaceAll(data, dropins("crio.service"), dropins("capolvm-nginx.service"))
 	}
@@ -221,7 +221,7 @@ func TestALoadBalancerInAContainerNeedsTheProxy(t *testing.T) {
 	check.Error(t, start("c", told), "")
 }
 
-// ockInit returns a handwritten payload of a first node for an image of OCK.
+// ockInit returns a handwritten payload for a first node with an image of OCK.
 func (s *site) ockInit(change func(config3)) api.GuestVM {
 	config := newConfig3("3.4.0").file("/etc/hostname", 0o644, "cp-1\n").
 		file(keyfilePath, 0o600, keyfileFor("127.40.0.41")).
@@ -278,7 +278,7 @@ func TestAnImageOfOCKMakesItsOwnClusterUnlessToldOtherwise(t *testing.T) {
 	}
 }
 
-// TestANodeComesBackOnlyIfItsServicesAreEnabled restarts nodes with running services, enabled or not.
+// TestANodeComesBackOnlyIfItsServicesAreEnabled restarts nodes whose services run but may not be enabled.
 func TestANodeComesBackOnlyIfItsServicesAreEnabled(t *testing.T) {
 	s := newSite(t, "127.40.14.5:6443")
 	ock := func(unit string) api.GuestVM {
@@ -307,7 +307,8 @@ func TestANodeComesBackOnlyIfItsServicesAreEnabled(t *testing.T) {
 	check.Equal(t, "enabled only", sys.isRunning("haproxy.service"), false)
 }
 
-// TestSystemdDoesNotExecuteWhatSELinuxDenies puts a unit's script into folders with a label systemd may not execute.
+// TestSystemdDoesNotExecuteWhatSELinuxDenies puts a unit's script into folders with a label that forbids systemd to
+// execute it.
 func TestSystemdDoesNotExecuteWhatSELinuxDenies(t *testing.T) {
 	for path, want := range map[string]int{"/opt/run.sh": 1, "/etc/capolvm/run.sh": 1, "/root/run.sh": 0, "/tmp/run.sh": 0,
 		"/home/ocne/run.sh": 0, "/var/tmp/run.sh": 0} {
@@ -330,7 +331,7 @@ func TestSystemdDoesNotExecuteWhatSELinuxDenies(t *testing.T) {
 	}
 }
 
-// TestFilesOfOthersAreNotRead covers the owners of files read by root's programs.
+// TestFilesOfOthersAreNotRead covers the owners of files that programs of root read.
 func TestFilesOfOthersAreNotRead(t *testing.T) {
 	sys, err := readCloudInit("write_files:\n- {path: " + keyfilePath + ", permissions: '0600', owner: 'nobody:nobody', " +
 		"content: '[connection]'}\n")

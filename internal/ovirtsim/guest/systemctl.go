@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// startingVerbs and stoppingVerbs are the systemctl verbs with an immediate effect.
+// startingVerbs and stoppingVerbs are the verbs of systemctl with an immediate effect.
 var (
 	startingVerbs = []string{"start", "restart", "reload-or-restart"}
 	stoppingVerbs = []string{"stop", "kill"}
 )
 
-// runSystemctl runs a systemctl command line. Started units run the commands of the payload. A refusal is only a
-// warning, because neither runcmd nor a script without set -e stops there.
+// runSystemctl runs a systemctl command line. Units that it starts run the commands of the payload. A refusal is only a
+// warning, because neither runcmd nor a script without set -e stops at it.
 func (s *system) runSystemctl(arguments []string, vmID string, depth int) (*kubeadmCall, error) {
 	var verb string
 	var names []string
@@ -50,7 +50,7 @@ func (s *system) runSystemctl(arguments []string, vmID string, depth int) (*kube
 // controlUnit applies a systemctl verb to one unit.
 func (s *system) controlUnit(verb, name string, now bool, vmID string, depth int) (*kubeadmCall, error) {
 	u := s.unitOf(name)
-	s.started[name] = s.isRunning(name) // units enabled later start at the next boot
+	s.started[name] = s.isRunning(name) // a unit enabled later starts only at the next boot
 	start := slices.Contains(startingVerbs, verb)
 
 	switch verb {
@@ -88,7 +88,7 @@ func (s *system) controlUnit(verb, name string, now bool, vmID string, depth int
 	return nil, nil
 }
 
-// withSuffix returns the full name of a unit. Like systemctl, it assumes a service if there is no suffix.
+// withSuffix returns the full name of a unit. Like systemctl, it assumes a service if the name has no suffix.
 func withSuffix(name string) string {
 	if strings.Contains(name, ".") {
 		return name

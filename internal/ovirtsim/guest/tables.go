@@ -22,13 +22,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tabular matches the requests of kubectl get for nodes and pods.
+// tabular matches the requests that kubectl get sends for nodes and pods.
 var tabular = regexp.MustCompile(`^/api/v1(?:/namespaces/([^/]+))?/(nodes|pods)(?:/([^/]+))?$`)
 
 // none is kubectl's text for a missing value.
 const none = "<none>"
 
-// wide is the priority of columns shown by kubectl with -o wide.
+// wide is the priority of columns that kubectl shows only with -o wide.
 const wide = 1
 
 var nodeColumns = []metav1.TableColumnDefinition{
@@ -49,9 +49,8 @@ var podColumns = []metav1.TableColumnDefinition{
 	{Name: "Node", Type: "string", Priority: wide},
 }
 
-// serveTable answers a request for a table of nodes or pods, as sent by kubectl get. The in-memory server returns only
-// the objects, and kubectl would show just their name and age. It returns false for all other requests, and for
-// watches.
+// serveTable answers a request of kubectl get for a table of nodes or pods. The in-memory server returns only the
+// objects, so kubectl would show only their names and ages. It returns false for all other requests and for watches.
 func (c *workloadCluster) serveTable(w http.ResponseWriter, r *http.Request) bool {
 	path := tabular.FindStringSubmatch(r.URL.Path)
 	if path == nil || r.Method != http.MethodGet || r.URL.Query().Has("watch") ||
@@ -80,7 +79,7 @@ func (c *workloadCluster) serveTable(w http.ResponseWriter, r *http.Request) boo
 	return true
 }
 
-// buildTable returns the nodes or pods of a namespace, or the one named by the key.
+// buildTable returns the table of the nodes or pods in a namespace, or of the single object named by the key.
 func (c *workloadCluster) buildTable(
 	ctx context.Context, resource string, key client.ObjectKey, selector labels.Selector,
 ) (*metav1.Table, error) {
@@ -135,8 +134,8 @@ func (c *workloadCluster) buildTable(
 	return out, nil
 }
 
-// listOf lists objects by namespace and name. In memory, clients' objects are maps, and guests' objects are typed. Only
-// an unstructured list accepts both.
+// listOf returns objects sorted by namespace and name. In memory, the objects of clients are maps, and those of guests
+// are typed. Only an unstructured list accepts both types.
 func listOf[T any](
 	ctx context.Context, c *workloadCluster, kind string, selector labels.Selector, options ...client.ListOption,
 ) ([]T, error) {
@@ -214,7 +213,7 @@ func podCells(p *corev1.Pod) []any {
 		}
 	}
 
-	// Pods in memory have no container statuses: the condition stands for all containers.
+	// Pods in memory have no container statuses, so the pod's condition stands for all containers.
 	count := max(1, len(p.Spec.Containers))
 	for _, condition := range p.Status.Conditions {
 		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
@@ -232,7 +231,7 @@ func age(object client.Object) string {
 	return duration.HumanDuration(time.Since(object.GetCreationTimestamp().Time))
 }
 
-// writeStatus writes an error in the API server's form.
+// writeStatus writes an error in the form of the API server.
 func writeStatus(w http.ResponseWriter, err error) {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {

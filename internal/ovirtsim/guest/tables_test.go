@@ -71,7 +71,7 @@ func TestKubectlSeesNodesWithStatusRolesAndVersion(t *testing.T) {
 	s.mustStart(worker)
 	check.Error(t, s.guests.SetNodeReady(worker.ID, "False", "KubeletNotReady"), "")
 
-	// Cluster API labels nodes through the API, and the object in memory then has another type.
+	// Cluster API labels nodes through the API, and then the object in memory has another type.
 	node := &corev1.Node{}
 	check.Error(t, s.client().Get(t.Context(), client.ObjectKey{Name: "cp-1"}, node), "")
 	before := node.DeepCopy()

@@ -20,7 +20,7 @@ type unit struct {
 	masked            bool
 }
 
-// unitOf returns a unit with the additions from the payload's files.
+// unitOf returns a unit with the additions in the payload's files.
 func (s *system) unitOf(name string) unit {
 	u := s.units[name]
 	u.name = name
@@ -42,8 +42,8 @@ func (u unit) fullText() string {
 	return strings.Join(append([]string{u.contents}, u.dropins...), "\n")
 }
 
-// bootCommands returns the unit's commands at boot, in systemd's order: ExecStartPre before ExecStart. Units run in the
-// order of the payload.
+// bootCommands returns the commands that the unit runs at boot, in systemd's order: ExecStartPre before ExecStart.
+// Units run in the order of the payload.
 func (u unit) bootCommands(sys *system) []string {
 	if !u.enabled || u.masked {
 		return nil
@@ -52,8 +52,8 @@ func (u unit) bootCommands(sys *system) []string {
 	return u.startCommands(sys, true)
 }
 
-// startCommands returns the commands of the unit. At boot, only units of the image and units with an [Install] section
-// start.
+// startCommands returns the commands that the unit runs when it starts. At boot, only units of the image and units with
+// an [Install] section start.
 func (u unit) startCommands(sys *system, boot bool) []string {
 	if path.Ext(u.name) != ".service" {
 		return nil
@@ -61,7 +61,7 @@ func (u unit) startCommands(sys *system, boot bool) []string {
 
 	var before, start []string
 
-	installed := u.contents == "" // a unit of the image, extended by drop-ins only
+	installed := u.contents == "" // a unit of the image that the payload extends with drop-ins only
 	for _, text := range append([]string{u.contents}, u.dropins...) {
 		settings, err := readINI(strings.ReplaceAll(text, "\\\n", " "))
 		if err != nil {
@@ -104,8 +104,8 @@ func (u unit) startCommands(sys *system, boot bool) []string {
 	})
 }
 
-// isConditionMet reports whether a condition on a path is met: the payload has the file, or with "!" it has not. The
-// files of the image are unknown.
+// isConditionMet reports whether a condition on a path is met. The payload must contain the file, or with "!" must not
+// contain it. The simulator does not know the files of the image.
 func isConditionMet(condition string, sys *system) bool {
 	name, negated := strings.CutPrefix(strings.TrimPrefix(condition, "|"), "!")
 	_, exists := sys.files[name]

@@ -1,3 +1,3 @@
-// Package inventory defines the initial content of an engine: a YAML file, its parsing and validation, and its
-// conversion to objects of a store.
+// Package inventory defines the initial content of an engine. It parses and validates a YAML file, and converts its
+// content to objects of a store.
 package inventory

@@ -9,7 +9,7 @@ import (
 )
 
 // FillStore adds the inventory's objects to an empty store, except its VMs and affinity groups. The engine creates
-// those.
+// these VMs and groups.
 func (inv Inventory) FillStore(s *store.Store) {
 	now := time.Now()
 	s.Templates.Put(store.BlankTemplateID, &store.Template{
@@ -99,7 +99,7 @@ func fillNetwork(s *store.Store, dcName, dcID string, n Network) {
 	}
 }
 
-// clusterID returns the ID of a cluster of the data center by name, or "" if there is none.
+// clusterID returns the ID of the data center's cluster with the given name, or "" if there is none.
 func (dc DataCenter) clusterID(s *store.Store, name string) string {
 	for _, c := range dc.Clusters {
 		if c.Name == name && name != "" {
@@ -110,7 +110,8 @@ func (dc DataCenter) clusterID(s *store.Store, name string) string {
 	return ""
 }
 
-// domainID returns the ID of a storage domain of the data center by name; an empty name means the first one.
+// domainID returns the ID of the data center's storage domain with the given name. An empty name means the first
+// domain.
 func (dc DataCenter) domainID(s *store.Store, name string) string {
 	for i, d := range dc.StorageDomains {
 		if d.Name == name || name == "" && i == 0 {

@@ -14,18 +14,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// Inventory is the initial content of the engine. Names refer to each other. An object without an ID gets a random
-// UUID. The Blank template has the zero UUID as on every engine, and exists even if no inventory names it.
+// Inventory is the initial content of the engine. Objects refer to each other by name. An object without an ID gets a
+// random UUID. Every engine has the Blank template, with the zero UUID, even if the inventory does not name it.
 type Inventory struct {
-	// Version of the engine, such as 4.5.4; empty means 4.5.4.
+	// Version is the version of the engine, such as 4.5.4; empty means 4.5.8.
 	Version string `json:"version,omitempty"`
-	// DataCenters with all their objects.
+	// DataCenters are the data centers with all their objects.
 	DataCenters []DataCenter `json:"dataCenters"`
-	// InstanceTypes for the sizes of VMs.
+	// InstanceTypes are sizes of VMs.
 	InstanceTypes []InstanceType `json:"instanceTypes,omitempty"`
-	// Tags existing from the beginning.
+	// Tags are the tags that exist from the beginning.
 	Tags []string `json:"tags,omitempty"`
-	// Users in addition to the one of the options.
+	// Users are users in addition to the administrator from the options.
 	Users []User `json:"users,omitempty"`
 }
 
@@ -34,31 +34,31 @@ type DataCenter struct {
 	Name        string `json:"name"`
 	ID          string `json:"id,omitempty"`
 	Description string `json:"description,omitempty"`
-	// Clusters of hosts.
+	// Clusters are the clusters of hosts.
 	Clusters []Cluster `json:"clusters"`
-	// Networks, each with its vNIC profiles.
+	// Networks are the networks, each with its vNIC profiles.
 	Networks []Network `json:"networks"`
-	// StorageDomains for disks; the first is the default.
+	// StorageDomains are the domains for disks; the first domain is the default.
 	StorageDomains []StorageDomain `json:"storageDomains"`
-	// Templates of VMs.
+	// Templates are the templates of VMs.
 	Templates []Template `json:"templates,omitempty"`
-	// VMs existing from the beginning; they are down unless Up is set.
+	// VMs are the VMs that exist from the beginning. They are down unless Up is set.
 	VMs []VM `json:"vms,omitempty"`
 }
 
-// Cluster of hosts.
+// Cluster is a cluster of hosts.
 type Cluster struct {
 	Name        string `json:"name"`
 	ID          string `json:"id,omitempty"`
 	Description string `json:"description,omitempty"`
-	// CPUType of all hosts; empty means a secure Skylake.
+	// CPUType is the CPU type of all hosts; empty means a secure Skylake.
 	CPUType string `json:"cpuType,omitempty"`
 	Hosts   []Host `json:"hosts"`
-	// AffinityGroups of the cluster.
+	// AffinityGroups are the affinity groups of the cluster.
 	AffinityGroups []AffinityGroup `json:"affinityGroups,omitempty"`
 }
 
-// Host of VMs.
+// Host is a host of VMs.
 type Host struct {
 	Name string `json:"name"`
 	ID   string `json:"id,omitempty"`
@@ -68,61 +68,61 @@ type Host struct {
 	Cores   int64 `json:"cores,omitempty"`
 	Sockets int64 `json:"sockets,omitempty"`
 	Threads int64 `json:"threads,omitempty"`
-	// Maintenance excludes it from running VMs.
+	// Maintenance puts the host into maintenance, so it runs no VMs.
 	Maintenance bool `json:"maintenance,omitempty"`
-	// AffinityLabels of the host; naming one creates it.
+	// AffinityLabels are the affinity labels of the host. Naming a label here creates it.
 	AffinityLabels []string `json:"affinityLabels,omitempty"`
-	// Devices are names of host devices available to VMs, such as pci_0000_3b_00_0.
+	// Devices are the names of host devices for VMs, such as pci_0000_3b_00_0.
 	Devices []string `json:"devices,omitempty"`
-	// MediatedDeviceTypes are the types of mediated devices offered by the host, such as nvidia-63.
+	// MediatedDeviceTypes are the types of mediated devices on the host, such as nvidia-63.
 	MediatedDeviceTypes []string `json:"mediatedDeviceTypes,omitempty"`
 }
 
-// Network with its vNIC profiles.
+// Network is a network with its vNIC profiles.
 type Network struct {
 	Name string `json:"name"`
 	ID   string `json:"id,omitempty"`
 	VLAN int64  `json:"vlan,omitempty"`
-	// VNICProfiles by name.
+	// VNICProfiles are the names of the network's vNIC profiles.
 	VNICProfiles []string `json:"vnicProfiles"`
-	// DHCP is the network's DHCP server; OLVM itself has none.
+	// DHCP describes the network's DHCP server; OLVM itself has none.
 	DHCP *store.DHCP `json:"dhcp,omitempty"`
-	// SLAAC is the IPv6 prefix announced by the network's router, such as fd00:20:30::/64.
+	// SLAAC is the IPv6 prefix that the network's router announces, such as fd00:20:30::/64.
 	SLAAC string `json:"slaac,omitempty"`
-	// Proxy is the only way from the network to registries, such as http://proxy.example.com:3128; empty means direct
+	// Proxy is the proxy between the network and registries, such as http://proxy.example.com:3128; empty means direct
 	// access.
 	Proxy string `json:"proxy,omitempty"`
-	// Router lists the addresses of the network's router, such as 10.198.0.1/24, for guests with real Linux.
+	// Router holds the addresses of the network's router, such as 10.198.0.1/24. Guests with real Linux use it.
 	Router []string `json:"router,omitempty"`
 }
 
-// StorageDomain for disks.
+// StorageDomain is a storage domain for disks.
 type StorageDomain struct {
 	Name string `json:"name"`
 	ID   string `json:"id,omitempty"`
 	// Size defaults to 1Ti.
 	Size Size `json:"size,omitempty"`
-	// Type is nfs, iscsi, fcp, glusterfs, posixfs, localfs; empty means nfs. Raw disks on block storage are
+	// Type is nfs, iscsi, fcp, glusterfs, posixfs or localfs; empty means nfs. Raw disks on block storage are
 	// preallocated.
 	Type string `json:"type,omitempty"`
-	// Maintenance takes the domain out of use: its disks stay, and no new ones are created.
+	// Maintenance takes the domain out of use. Its disks stay, but the engine creates no new ones.
 	Maintenance bool `json:"maintenance,omitempty"`
 }
 
-// Template of VMs.
+// Template is a template of VMs.
 type Template struct {
 	Name        string `json:"name"`
 	ID          string `json:"id,omitempty"`
 	Description string `json:"description,omitempty"`
-	// Cluster by name; empty means usable in all clusters of the data center.
+	// Cluster is the name of a cluster; empty means all clusters of the data center.
 	Cluster string `json:"cluster,omitempty"`
-	// OSType selects the reader of user data: Ignition for rhcos_x64, else cloud-init.
+	// OSType selects the program that reads user data: Ignition for rhcos_x64, and otherwise cloud-init.
 	OSType string `json:"os,omitempty"`
-	// Type of VM: server, desktop or high_performance.
+	// Type is the type of VM: server, desktop or high_performance.
 	Type string `json:"type,omitempty"`
-	// Disks; the first one is bootable.
+	// Disks are the disks of the template; the first disk is bootable.
 	Disks []TemplateDisk `json:"disks,omitempty"`
-	// NICs by name and vNIC profile, copied into each VM.
+	// NICs are names with vNIC profiles. Each VM gets a copy.
 	NICs []TemplateNIC `json:"nics,omitempty"`
 	// Memory defaults to 1Gi.
 	Memory Size `json:"memory,omitempty"`
@@ -132,8 +132,8 @@ type Template struct {
 	Kubernetes string `json:"kubernetes,omitempty"`
 	// Ignition is the highest specification supported by the image; empty means 3.4.0.
 	Ignition string `json:"ignition,omitempty"`
-	// Image is the vendor of the image, and decides its automatically started services and SELinux rules: ock. Empty is
-	// an image with every program, a started container runtime and kubelet, and no SELinux.
+	// Image is the vendor of the image, such as ock. It determines the SELinux rules and the services that start
+	// automatically. Empty means an image with every program, a started container runtime and kubelet, and no SELinux.
 	Image string `json:"image,omitempty"`
 }
 
@@ -141,9 +141,9 @@ type Template struct {
 type TemplateDisk struct {
 	Name string `json:"name,omitempty"`
 	Size Size   `json:"size"`
-	// StorageDomain by name; empty means the data center's first.
+	// StorageDomain is the name of a storage domain; empty means the first one of the data center.
 	StorageDomain string `json:"storageDomain,omitempty"`
-	// Copies are further storage domains with the disk.
+	// Copies are the names of other storage domains that hold a copy of the disk.
 	Copies []string `json:"copies,omitempty"`
 	// Format is cow or raw; empty means cow.
 	Format string `json:"format,omitempty"`
@@ -152,12 +152,12 @@ type TemplateDisk struct {
 // TemplateNIC is a network interface of a template.
 type TemplateNIC struct {
 	Name string `json:"name"`
-	// Network and VNICProfile by name; an empty profile means the one with the network's name.
+	// Network and VNICProfile are names. An empty profile means the profile with the network's name.
 	Network     string `json:"network"`
 	VNICProfile string `json:"vnicProfile,omitempty"`
 }
 
-// VM existing from the beginning.
+// VM is a VM that exists from the beginning.
 type VM struct {
 	Name     string `json:"name"`
 	ID       string `json:"id,omitempty"`
@@ -165,24 +165,24 @@ type VM struct {
 	Template string `json:"template"`
 	Comment  string `json:"comment,omitempty"`
 	Memory   Size   `json:"memory,omitempty"`
-	// Up starts it.
+	// Up starts the VM.
 	Up bool `json:"up,omitempty"`
-	// DeleteProtected prevents its removal.
+	// DeleteProtected prevents the removal of the VM.
 	DeleteProtected bool     `json:"deleteProtected,omitempty"`
 	Tags            []string `json:"tags,omitempty"`
 }
 
-// AffinityGroup of a cluster; VMs and hosts by name.
+// AffinityGroup is an affinity group of a cluster. It refers to VMs and hosts by name.
 type AffinityGroup struct {
 	Name string   `json:"name"`
 	ID   string   `json:"id,omitempty"`
 	VMs  []string `json:"vms,omitempty"`
-	// Positive keeps VMs together, else apart. Enforcing makes the rule hard.
+	// Positive keeps the VMs together; otherwise the group keeps them apart. Enforcing makes the rule hard.
 	Positive  bool `json:"positive,omitempty"`
 	Enforcing bool `json:"enforcing,omitempty"`
 }
 
-// InstanceType sizes VMs.
+// InstanceType is a size of VMs.
 type InstanceType struct {
 	Name   string `json:"name"`
 	ID     string `json:"id,omitempty"`
@@ -190,21 +190,22 @@ type InstanceType struct {
 	Cores  int64  `json:"cores,omitempty"`
 }
 
-// User of the engine.
+// User is a user of the engine.
 type User struct {
-	// Name with its domain, such as admin@internal.
+	// Name is the user's name with the domain, such as admin@internal.
 	Name     string `json:"name"`
 	Password string `json:"password"`
-	// Role on the whole system, such as SuperUser; empty means UserRole, with the right to see, start and stop VMs.
+	// Role is the user's role on the whole system, such as SuperUser. Empty means UserRole, with the right to see,
+	// start and stop VMs.
 	Role string `json:"role,omitempty"`
-	// Permits define a custom administrator role for the user, with these permits by number.
+	// Permits are the numbers of permits. They define a custom administrator role for the user.
 	Permits []string `json:"permits,omitempty"`
 }
 
-// Size in bytes, written as a Kubernetes quantity: 4Gi, 500M, 1048576.
+// Size is a size in bytes, in YAML a Kubernetes quantity: 4Gi, 500M, 1048576.
 type Size int64
 
-// UnmarshalJSON reads a quantity.
+// UnmarshalJSON parses a quantity.
 func (s *Size) UnmarshalJSON(raw []byte) error {
 	text := string(raw)
 	if len(text) > 1 && text[0] == '"' {
@@ -227,13 +228,13 @@ func (s *Size) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// MarshalJSON writes a quantity.
+// MarshalJSON returns a quantity.
 func (s Size) MarshalJSON() ([]byte, error) {
 	return json.Marshal(resource.NewQuantity(int64(s), resource.BinarySI).String())
 }
 
-// Default returns a small site: one data center with one cluster of three hosts, two networks, two storage domains, and
-// templates for cloud-init and Ignition guests.
+// Default returns the inventory of a small site. One data center has one cluster with three hosts, two networks, two
+// storage domains, and templates for cloud-init and Ignition guests.
 func Default() Inventory {
 	disks := []TemplateDisk{{Size: 20 * store.GiB}}
 
@@ -279,15 +280,15 @@ func Default() Inventory {
 
 // NodeImage is a boot image for guests with real Linux.
 type NodeImage struct {
-	// Kubernetes is its version, such as v1.36.3.
+	// Kubernetes is the version of Kubernetes in the image, such as v1.36.3.
 	Kubernetes string
-	// Ignition reports support for Ignition user data.
+	// Ignition reports whether the image supports user data for Ignition.
 	Ignition bool
 }
 
-// Nodes returns the inventory for guests with real Linux: Default with routers in its networks and a template for each
-// image. Names are such as debian-k8s-v1.36.3, and ignition-k8s-v1.36.3 for Ignition. The first image's templates also
-// have the names debian-k8s and ignition-k8s.
+// Nodes returns the inventory for guests with real Linux. It is Default with routers in its networks, and with a
+// template for each image. Templates have names such as debian-k8s-v1.36.3, and ignition-k8s-v1.36.3 for Ignition. The
+// first image's templates also have the names debian-k8s and ignition-k8s.
 func Nodes(images ...NodeImage) Inventory {
 	out := Default()
 	center := &out.DataCenters[0]
@@ -321,7 +322,7 @@ func Nodes(images ...NodeImage) Inventory {
 	return out
 }
 
-// Load reads and validates a YAML file.
+// Load reads a YAML file and validates its content.
 func Load(path string) (Inventory, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -336,7 +337,7 @@ func Load(path string) (Inventory, error) {
 	return inventory, nil
 }
 
-// Parse reads and validates YAML. Unknown fields are errors.
+// Parse parses YAML and validates its content. Unknown fields are errors.
 func Parse(content []byte) (Inventory, error) {
 	var inventory Inventory
 	if err := yaml.UnmarshalStrict(content, &inventory); err != nil {

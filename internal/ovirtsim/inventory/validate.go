@@ -13,7 +13,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// Validate returns an error listing all mistakes, with the path of each field.
+// Validate returns an error that lists all mistakes, each with the path of its field.
 func (inv *Inventory) Validate() error {
 	v := &validation{ids: map[string]bool{}}
 	if inv.Version != "" && !versionPattern.MatchString(inv.Version) {
@@ -90,10 +90,10 @@ func (v *validation) nameChecker(path string) func(i int, name, id string) {
 	}
 }
 
-// centerNames are the names available for references within a data center.
+// centerNames are the names to which objects of a data center can refer.
 type centerNames struct {
 	networks, domains, clusters, templates []string
-	// profiles are named NETWORK/PROFILE.
+	// profiles are names of the form NETWORK/PROFILE.
 	profiles []string
 }
 
