@@ -19,8 +19,8 @@ import (
 // doc is a JSON document of the API.
 type doc map[string]any
 
-// at returns the value at a path of a document: a string selects a member, a number an item. It returns "" if there is
-// none.
+// at returns the value at a path in a document. A string selects a member, and a number selects an item. It returns ""
+// if there is none.
 func (d doc) at(path ...any) string {
 	var here any = map[string]any(d)
 
@@ -46,7 +46,7 @@ func (d doc) at(path ...any) string {
 	return fmt.Sprint(here)
 }
 
-// each lists a member of all items of a list.
+// each returns a member of each item in a list.
 func (d doc) each(list, member string) []string {
 	out := []string{}
 
@@ -59,7 +59,7 @@ func (d doc) each(list, member string) []string {
 	return out
 }
 
-// do sends JSON and returns any response.
+// do sends JSON and returns the response, whatever its status is.
 func (r *raw) do(method, path, body string) (int, doc) {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), method, r.sim.URL()+path, strings.NewReader(body))
@@ -69,7 +69,7 @@ func (r *raw) do(method, path, body string) (int, doc) {
 
 	request.Header.Set("Authorization", "Bearer "+r.token)
 	request.Header.Set("Accept", "application/json")
-	if method == http.MethodPost || method == http.MethodPut { // the engine requires it even for an empty body
+	if method == http.MethodPost || method == http.MethodPut { // the engine requires the header even for an empty body
 		request.Header.Set("Content-Type", "application/json")
 	}
 
@@ -85,7 +85,7 @@ func (r *raw) do(method, path, body string) (int, doc) {
 
 	out := doc{}
 
-	// a missing object has no document, and other errors are pages
+	// The response for a missing object has no document, and other errors are HTML pages.
 	if response.Header.Get("Content-Type") != "application/json" {
 		return response.StatusCode, doc{"detail": string(content)}
 	}
@@ -94,7 +94,7 @@ func (r *raw) do(method, path, body string) (int, doc) {
 		r.t.Fatalf("%s %s: %v in %s", method, path, err, content)
 	}
 
-	if fault, failed := out["fault"].(map[string]any); failed { // of an action
+	if fault, failed := out["fault"].(map[string]any); failed { // the fault is inside an action
 		out["detail"] = fault["detail"]
 	}
 
@@ -121,7 +121,7 @@ func (r *raw) refused(status int, detail, method, path, body string) {
 	}
 }
 
-// id finds an object by name.
+// id returns the ID of the object with a name.
 func (r *raw) id(collection, element, name string) string {
 	r.t.Helper()
 	list := r.ok("GET", "/api/"+collection, "")
@@ -152,7 +152,7 @@ func (r *raw) newVM(name, extra string) string {
 }
 
 // eventually waits until check returns no error. After each failed check, it triggers the engine's next pending event,
-// so the test misses no status. Guests run by themselves meanwhile.
+// so the test sees every status. Guests run independently of this.
 func (r *raw) eventually(what string, check func() error) {
 	r.t.Helper()
 	wait.For(r.t, what, func() error {
@@ -165,7 +165,7 @@ func (r *raw) eventually(what string, check func() error) {
 	})
 }
 
-// until waits until a member of a document has a value.
+// until waits until a member of a document has the value want.
 func (r *raw) until(path, member, want string) {
 	r.t.Helper()
 
@@ -183,7 +183,7 @@ func (r *raw) until(path, member, want string) {
 	})
 }
 
-// gone waits until an object does not exist.
+// gone waits until an object no longer exists.
 func (r *raw) gone(path string) {
 	r.t.Helper()
 	r.eventually(path+" is gone", func() error {
@@ -195,7 +195,7 @@ func (r *raw) gone(path string) {
 	})
 }
 
-// timings are for an engine with a test-controlled clock. They determine the order of events.
+// timings are for an engine whose clock the test controls. They determine the order of events.
 var timings = ovirtsim.Timings{
 	Clone:     10 * time.Second,
 	Launch:    5 * time.Second,
@@ -263,14 +263,14 @@ func TestXMLAndJSONSayTheSame(t *testing.T) {
 	check.Equal(t, "parsed.Cores", parsed.Cores, 2)
 	check.Length(t, "parsed.Properties", parsed.Properties, 1)
 
-	for _, link := range parsed.Links { // every link leads somewhere
+	for _, link := range parsed.Links { // every link has a valid target
 		if status, _ := r.do("GET", strings.TrimPrefix(link.Href, "/ovirt-engine"), ""); status != http.StatusOK {
 			t.Errorf("link %s to %s: %d", link.Rel, link.Href, status)
 		}
 	}
 }
 
-// notSimulated names the root's collections missing in the simulator.
+// notSimulated are the collections in the root document that the simulator lacks.
 var notSimulated = map[string]bool{
 	"externalvmimports":       true,
 	"externaltemplateimports": true,
@@ -689,7 +689,7 @@ func TestJobsAreFoundByCorrelation(t *testing.T) {
 	}
 }
 
-// TestEventsOfAVMThatIsGone finds events by the name of a deleted VM, as a recorded engine does.
+// TestEventsOfAVMThatIsGone finds events by the name of a deleted VM, as in a recorded engine.
 func TestEventsOfAVMThatIsGone(t *testing.T) {
 	r := newRaw(t)
 	made := r.ok("POST", "/api/vms", `{"name":"gone","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"}}`)

@@ -17,15 +17,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// stubGuest comes up with the offered leases, or with its configured addresses.
+// stubGuest comes up with the DHCP leases that it is offered, or with its configured addresses.
 type stubGuest struct {
 	mu                      sync.Mutex
 	booted, halted, removed []string
-	reported                []string // VMs with a report of addresses
+	reported                []string // names of the VMs that have reported addresses
 	// instances are the instance IDs on the drives of all boots.
 	instances []string
 	fail      error
-	// drives receives the host name and user data of each boot; nil if the test does not need them.
+	// drives receives the host name and user data of each boot; nil if the test does not use them.
 	drives chan string
 }
 
@@ -378,8 +378,8 @@ func TestChangesOfARunningVMWaitForItsNextStart(t *testing.T) {
 	r.gone(path)
 }
 
-// TestTheDriveOfAStart replays the starts of the recording adopt-vm, and checks the contents of the engine's drive for
-// each.
+// TestTheDriveOfAStart replays the starts in the recording adopt-vm, and checks the contents of the drive after each
+// start.
 func TestTheDriveOfAStart(t *testing.T) {
 	const stored = `{"initialization":{"host_name":"stored","custom_script":"data"}}`
 	const none = " "
@@ -593,7 +593,7 @@ func TestFaultsAreRules(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		request.GetBody = nil // or the transport would retry by itself
+		request.GetBody = nil // otherwise the transport retries by itself
 		request.Header.Set("Authorization", "Bearer "+r.token)
 		request.Header.Set("Content-Type", "application/xml")
 		response, err := r.http.Do(request)
@@ -631,7 +631,7 @@ func TestFaultsAreRules(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	request, _ := http.NewRequestWithContext(ctx, "GET", r.sim.URL()+"/api", http.NoBody)
-	go func() { // the client gives up once the engine has the request
+	go func() { // the client gives up after the engine has received the request
 		wait.Until(t, "the request meets the fault", func() bool { return r.sim.CountHits() == 1 })
 		cancel()
 	}()
@@ -679,7 +679,7 @@ func TestGuestsGoWrong(t *testing.T) {
 	r.ok("POST", "/api/vms/"+lost+"/start", "{}")
 	r.until("/api/vms/"+lost, "status", "powering_up")
 	r.until("/api/vms/"+lost, "status", "down")
-	r.start(lost) // the fault was for one start
+	r.start(lost) // the fault affected only one start
 	r.start(deaf)
 	r.ok("POST", "/api/vms/"+deaf+"/shutdown", "{}")
 	r.until("/api/vms/"+deaf, "status", "powering_down")
@@ -744,7 +744,7 @@ func TestDisksHaveShapesSizesAndPhases(t *testing.T) {
 	r.refused(400, "must be larger", "PUT", path, fmt.Sprintf(`{"provisioned_size":"%d"}`, 59<<30))
 	r.refused(409, "Low disk space", "PUT", path, fmt.Sprintf(`{"provisioned_size":"%d"}`, 200<<30))
 
-	// unchanged
+	// The VM stays unchanged.
 	d := r.ok("PUT", path, fmt.Sprintf(`{"provisioned_size":"%d","alias":"e"}`, 70<<30))
 	if d.at("status") != "ok" || d.at("alias") != "d" {
 		t.Errorf("resize: %v", d)
@@ -769,7 +769,7 @@ func TestDisksHaveShapesSizesAndPhases(t *testing.T) {
 	)
 	r.start(vm)
 	r.refused(409, "At least one of the VMs is not down", "DELETE", path, "")
-	r.ok("DELETE", attachments+"/"+id, "") // like CSI with a running VM
+	r.ok("DELETE", attachments+"/"+id, "") // like CSI while the VM runs
 	r.ok("GET", path, "")
 	inline := r.ok(
 		"POST",
@@ -907,7 +907,7 @@ func TestVMsAreLinkedToTheirTemplateOrCopies(t *testing.T) {
 	r.gone(path)
 }
 
-// qcow2 returns the header of an image with this virtual size, and some content.
+// qcow2 returns the header of an image with the given virtual size, and some content.
 func qcow2(virtual uint64, size int) []byte {
 	image := bytes.Repeat([]byte("data"), size/4)
 	copy(image, "QFI\xfb")
@@ -1005,7 +1005,7 @@ func TestImagesAreUploadedInPieces(t *testing.T) {
 
 	disk, transfer, _ = begin("")
 	r.ok("POST", "/api/imagetransfers/"+transfer+"/cancel", "")
-	r.until("/api/imagetransfers/"+transfer, "phase", "finished_failure") // finished_cleanup is not the end
+	r.until("/api/imagetransfers/"+transfer, "phase", "finished_failure") // finished_cleanup is not the final phase
 	r.gone("/api/disks/" + disk)
 
 	disk, transfer, _ = begin(`,"inactivity_timeout":"1","timeout_policy":"cancel"`)
@@ -1109,7 +1109,7 @@ func TestDevicesOfHosts(t *testing.T) {
 	check.Equal(t, "a device that was taken away", r.ok("GET", path, "").at("host_device", 0, "name"), "")
 }
 
-// TestATPMNeedsUEFI requests a TPM with each firmware, and with an unsupported operating system.
+// TestATPMNeedsUEFI requests a TPM with each firmware, and with an operating system that does not support a TPM.
 func TestATPMNeedsUEFI(t *testing.T) {
 	r := newRaw(t)
 	cluster := r.ok("GET", "/api/clusters", "").at("cluster", 0, "id")
@@ -1127,7 +1127,7 @@ func TestATPMNeedsUEFI(t *testing.T) {
 	}
 }
 
-// TestAVMReadsAsUpUntilItsHostTellsThatItEnded stops a VM. Until it ends, its host rejects a second stop: S1.
+// TestAVMReadsAsUpUntilItsHostTellsThatItEnded stops a VM. Until the VM ends, its host rejects a second stop: S1.
 func TestAVMReadsAsUpUntilItsHostTellsThatItEnded(t *testing.T) {
 	r := newRaw(t)
 	id := r.newVM("a", "")
@@ -1160,8 +1160,8 @@ func TestALeaseMayNameItsStorageDomain(t *testing.T) {
 	r.ok("POST", "/api/vms", body("a", "true", "olvm-data"))
 }
 
-// TestTheInstanceOnADriveIsThatOfTheRun reboots a VM, and its guest must not take itself for a new one. It then starts
-// the VM again with and without a drive.
+// TestTheInstanceOnADriveIsThatOfTheRun reboots a VM. The guest must not take itself for a new machine. Then it starts
+// the VM again, with and without a drive.
 func TestTheInstanceOnADriveIsThatOfTheRun(t *testing.T) {
 	guest := &stubGuest{}
 	r := newRawWith(t, ovirtsim.Options{Timings: timings, Guest: guest})
@@ -1191,7 +1191,7 @@ func TestTheInstanceOnADriveIsThatOfTheRun(t *testing.T) {
 	}
 }
 
-// endingGuest ends by itself on the test's command, and powers itself off on request.
+// endingGuest ends by itself when the test commands it, and powers itself off on request.
 type endingGuest struct {
 	stubGuest
 	end chan error

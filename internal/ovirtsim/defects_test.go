@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// Regression tests for the findings of a review.
+// These tests cover the findings of a review.
 
 func TestNoRequestStopsTheEngine(t *testing.T) {
 	folder := t.TempDir()
@@ -61,7 +61,7 @@ func TestNoRequestStopsTheEngine(t *testing.T) {
 		t.Error("a disk was written outside of its folder")
 	}
 
-	r.ok("GET", "/api", "") // still running
+	r.ok("GET", "/api", "") // the engine still runs
 }
 
 func TestADHCPRangeAtTheEndOfTheAddressesEnds(t *testing.T) {
@@ -194,7 +194,7 @@ func TestVMsDoNotGetStuck(t *testing.T) {
 	deaf := r.newVM("deaf", "")
 	r.ok("POST", "/api/vms/"+deaf+"/start", "{}")
 	r.until("/api/vms/"+deaf, "status", "powering_up")
-	r.ok("POST", "/api/vms/"+deaf+"/shutdown", "{}") // nothing runs yet to ignore it
+	r.ok("POST", "/api/vms/"+deaf+"/shutdown", "{}") // no guest runs yet that could ignore the request
 	r.until("/api/vms/"+deaf, "status", "down")
 
 	a := r.newVM("a", "")
@@ -220,7 +220,7 @@ func TestVMsDoNotGetStuck(t *testing.T) {
 	}
 
 	r.ok("POST", "/api/hosts/"+r.id("hosts", "host", from)+"/activate", "{}")
-	r.until("/api/vms/"+a, "status", "down") // not unknown forever
+	r.until("/api/vms/"+a, "status", "down") // the VM's status does not stay unknown
 
 	r.ok("POST", "/api/vms/"+a+"/start", "{}")
 	from = r.hostOf(a)
@@ -231,7 +231,7 @@ func TestVMsDoNotGetStuck(t *testing.T) {
 
 func TestARestartInTheMiddleOfThingsGoesOn(t *testing.T) {
 	folder := t.TempDir()
-	clock := ovirtsim.NewManualClock() // operations in progress do not complete when the engine stops
+	clock := ovirtsim.NewManualClock() // the engine stops before operations in progress complete
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Version = "4.4.10"
 	inventory.DataCenters[0].Networks[1].DHCP = &ovirtsim.DHCP{First: "10.0.0.10", Last: "10.0.0.20", Bits: 24}
@@ -380,7 +380,7 @@ func TestAnUploadDoesNotOutliveItsTransfer(t *testing.T) {
 	go func() {
 		response, err := r.http.Do(request)
 		if err != nil {
-			status <- 0 // closed in the middle of the body
+			status <- 0 // the connection closes in the middle of the body
 			return
 		}
 

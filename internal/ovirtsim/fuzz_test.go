@@ -6,7 +6,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// FuzzInventory verifies that every accepted inventory can be served.
+// FuzzInventory verifies that the engine can serve every inventory that it accepts.
 func FuzzInventory(f *testing.F) {
 	f.Add([]byte("dataCenters: [{name: a, clusters: [], networks: [], storageDomains: []}]"))
 	f.Add(

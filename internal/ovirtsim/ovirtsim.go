@@ -8,33 +8,33 @@ import (
 )
 
 type (
-	// Inventory is the initial contents of an engine.
+	// Inventory is the initial content of an engine.
 	Inventory = inventory.Inventory
-	// DataCenter of an inventory.
+	// DataCenter is a data center of an inventory.
 	DataCenter = inventory.DataCenter
-	// Network of a data center.
+	// Network is a network of a data center.
 	Network = inventory.Network
-	// DHCP is the address range leased by a network.
+	// DHCP is the range of addresses that a network leases.
 	DHCP = store.DHCP
-	// StorageDomain of a data center.
+	// StorageDomain is a storage domain of a data center.
 	StorageDomain = inventory.StorageDomain
-	// Cluster of a data center.
+	// Cluster is a cluster of a data center.
 	Cluster = inventory.Cluster
-	// Host of a cluster.
+	// Host is a host of a cluster.
 	Host = inventory.Host
-	// AffinityGroup of a cluster.
+	// AffinityGroup is an affinity group of a cluster.
 	AffinityGroup = inventory.AffinityGroup
-	// Template of a data center.
+	// Template is a template of a data center.
 	Template = inventory.Template
 	// TemplateDisk is a disk of a template.
 	TemplateDisk = inventory.TemplateDisk
 	// TemplateNIC is a network interface of a template.
 	TemplateNIC = inventory.TemplateNIC
-	// VM is an initial VM.
+	// VM is a VM that exists from the beginning.
 	VM = inventory.VM
-	// NodeImage is an image for guests running as Linux machines.
+	// NodeImage is a boot image for guests that run as Linux machines.
 	NodeImage = inventory.NodeImage
-	// User is a user allowed to log in.
+	// User is a user who may log in.
 	User = inventory.User
 )
 
@@ -47,7 +47,7 @@ type (
 	Guest = api.Guest
 	// GuestVM is the engine's data for a guest.
 	GuestVM = api.GuestVM
-	// GuestDisk is a disk of a guest other than the boot disk.
+	// GuestDisk is a disk of a guest, except the boot disk.
 	GuestDisk = api.GuestDisk
 	// GuestNIC is one NIC configuration of a VM's initialization.
 	GuestNIC = api.GuestNIC
@@ -62,7 +62,7 @@ type (
 )
 
 type (
-	// Fault is a rule to make requests or guests fail.
+	// Fault is a rule by which requests or guests fail.
 	Fault = control.Fault
 	// Request is a request received by the engine.
 	Request = control.Request
@@ -70,24 +70,24 @@ type (
 	Summary = control.Summary
 	// State is the whole site.
 	State = control.State
-	// VMInfo is the tests' view of a VM.
+	// VMInfo is a VM in the form that control shows.
 	VMInfo = control.VMInfo
-	// DiskInfo is a disk as shown by control.
+	// DiskInfo is a disk in the form that control shows.
 	DiskInfo = control.DiskInfo
-	// AffinityGroupInfo is an affinity group as shown by control.
+	// AffinityGroupInfo is an affinity group in the form that control shows.
 	AffinityGroupInfo = control.AffinityGroupInfo
 )
 
-// Errors returned by a Guest's Boot if the guest ends by itself.
+// These errors are results of a Guest's Boot if the guest ends by itself.
 var (
 	ErrPoweredOff = api.ErrPoweredOff
 	ErrCrashed    = api.ErrCrashed
 )
 
-// DefaultInventory returns the contents of an engine without a configured inventory.
+// DefaultInventory returns the content of an engine without a configured inventory.
 func DefaultInventory() Inventory { return inventory.Default() }
 
-// NodeInventory returns the inventory of an engine with guests running as Linux machines of these images.
+// NodeInventory returns the inventory of an engine whose guests run as Linux machines with these images.
 func NodeInventory(images ...NodeImage) Inventory { return inventory.Nodes(images...) }
 
 // LoadInventory reads an inventory from a YAML file.
@@ -96,8 +96,8 @@ func LoadInventory(path string) (Inventory, error) { return inventory.Load(path)
 // ParseInventory parses an inventory in YAML. It rejects unknown fields.
 func ParseInventory(content []byte) (Inventory, error) { return inventory.Parse(content) }
 
-// DefaultTimings returns timings short enough to watch, and long enough for every status to be visible.
+// DefaultTimings returns timings that are short enough to watch, and long enough to show every status.
 func DefaultTimings() Timings { return api.DefaultTimings() }
 
-// NewManualClock returns a clock for Options, standing still until moved.
+// NewManualClock returns a clock for Options. The clock stands still until a caller moves it.
 func NewManualClock() *ManualClock { return api.NewManualClock() }

@@ -24,13 +24,13 @@ import (
 // identity holds an engine's certificates and keys.
 type identity struct {
 	tls tls.Certificate
-	// ca and certificate in PEM.
+	// ca and certificate are in PEM.
 	ca, certificate []byte
-	// sshKeys by the name of the certificate, for pki-resource.
+	// sshKeys maps names of certificates to their public keys for SSH, for pki-resource.
 	sshKeys map[string][]byte
 }
 
-// newIdentity creates a CA, or loads it from the state folder, and creates a certificate for the served address.
+// newIdentity creates a CA, or loads it from the state folder. It also creates a certificate for the server's address.
 func newIdentity(stateFolder string, address net.Addr) (*identity, error) {
 	tcp, ok := address.(*net.TCPAddr)
 	if !ok {
@@ -114,7 +114,7 @@ func parseAuthority(file string, content []byte) (*x509.Certificate, *ecdsa.Priv
 	return cert, key, nil
 }
 
-// loadAuthority returns the CA. A state folder keeps it, because clients trust it across restarts.
+// loadAuthority returns the CA. A state folder keeps the CA, because clients trust it even after a restart.
 func loadAuthority(stateFolder string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	file := ""
 	if stateFolder != "" {

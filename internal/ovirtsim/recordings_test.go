@@ -25,20 +25,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// recordings holds the requests to an oVirt engine 4.5.8 and its responses, one transcript for each scenario.
-// docs/develop/simulator.md describes the format, and the recorded engine's environment.
+// recordings holds the requests to an oVirt engine 4.5.8 and its responses, one transcript per scenario.
 const recordings = "testdata/recordings-4.5.8.tar.gz"
 
-// dataBodies are request bodies for the data endpoint, for steps with only a length in the transcript. All other such
-// bodies were zeroes.
+// dataBodies are the request bodies for the data endpoint, for steps whose transcript shows only a length. All other
+// such bodies contained only zeroes.
 var dataBodies = map[string]string{
 	"PATCH zero":     `{"op": "zero", "offset": 0, "size": 1048576, "flush": true}`,
 	"PATCH flush":    `{"op": "flush"}`,
 	"PATCH nonsense": `{"op": "nonsense"}`,
 }
 
-// allowed lists the steps with a different response of the simulator, by scenario and label, and the reason to accept
-// it.
+// allowed lists the steps for which the simulator responds differently, by scenario and label, with the reason.
 var allowed = map[string]string{
 	"bad-bodies/XML with a DTD": "the simulator refuses document " +
 		"types, which the engine passes over",
@@ -68,8 +66,8 @@ const (
 	namesTheVM     = "the engine names VMs of a version too, several times, and for a while after they are gone"
 )
 
-// usuallySame is the minimum percentage of document values equal to the recording. leastSame has lower limits for
-// scenarios with objects not fully simulated; these should rise.
+// usuallySame is the minimum percentage of values in documents that equal the recording. The map leastSame has lower
+// limits for scenarios with objects that are not fully simulated. These limits should rise.
 const usuallySame = 90
 
 var leastSame = map[string]int{
@@ -77,7 +75,7 @@ var leastSame = map[string]int{
 	"next-run-devices": 85, // the recorded engine's guest reported its system
 }
 
-// alwaysSame lists the essential values of a scenario, by path.
+// alwaysSame lists the essential values of a scenario by their paths.
 var alwaysSame = map[string][]string{"next-run-devices": {
 	"/vm/console/enabled", "/vm/soundcard_enabled", "/vm/memory_policy/ballooning",
 	"/vm/next_run_configuration_exists", "/vm/initialization/configuration/data",
@@ -89,18 +87,19 @@ type exchange struct {
 	method, path string
 	header       map[string]string
 	body         string
-	// loose reports that the response depended on timing, polled that the request was repeated until this response.
+	// loose reports that the response depended on timing. polled reports that the recorder repeated the request until
+	// this response.
 	loose, polled bool
-	// last is the value awaited by a repeated request, as in the response; "" if it awaited a status.
+	// last is the value for which the recorder repeated the request; "" if it waited for a status.
 	last string
-	// anonymous reports a request without login, statusOnly a response without comparison of its body.
+	// anonymous reports a request without a login. statusOnly reports that the test does not compare the body.
 	anonymous, statusOnly bool
-	// withDisk reports that the recorder gave the VM a disk, in a request missing from the transcript.
+	// withDisk reports that the recorder gave the VM a disk. The transcript does not contain this request.
 	withDisk bool
-	// bytes is the length of a body missing from the transcript.
+	// bytes is the length of a body that the transcript does not contain.
 	bytes  int
 	status string
-	// headers of the response, by canonical name.
+	// headers are the headers of the response by their canonical names.
 	headers map[string]string
 	answer  string
 }
@@ -114,7 +113,7 @@ func TestRecordedAnswers(t *testing.T) {
 			t.Parallel()
 			p := newPlayer(t)
 			if strings.HasPrefix(name, "sso-") {
-				p.known["profile"] = "internal" // of users; elsewhere a vNIC profile
+				p.known["profile"] = "internal" // the profile of users; in other documents, a vNIC profile
 			}
 
 			for _, step := range steps {
@@ -148,10 +147,10 @@ type player struct {
 	*testing.T
 	raw   *raw
 	known map[string]string
-	// sent counts the replayed steps, asked the recorded ones.
+	// sent counts the replayed steps, and asked counts the recorded ones.
 	sent, asked int
-	// same counts the document values equal to the recording, values all of them. missing lists the different ones, by
-	// path.
+	// values counts the values in documents, and same counts those that equal the recording. missing lists the paths of
+	// the others.
 	same, values int
 	missing      map[string][]string
 }
@@ -163,7 +162,7 @@ func newPlayer(t *testing.T) *player {
 		t.Fatal(err)
 	}
 
-	// as in the transcripts
+	// The user names are those in the transcripts.
 	r := newRawWith(t, ovirtsim.Options{
 		Inventory: inventory,
 		Timings:   ovirtsim.DefaultTimings().Faster(4),
@@ -207,10 +206,10 @@ func newPlayer(t *testing.T) *player {
 	p.known["template.disk"] = r.ok("GET", "/api/templates/"+p.known["template"]+"/diskattachments", "").
 		at("disk_attachment", 0, "id")
 
-	// the template's storage domain, and the other
+	// These are the template's storage domain and the other one.
 	p.known["home"], p.known["other"] = p.known["domain1"], p.known["domain2"]
 
-	// a scenario checks their end
+	// A scenario checks the end of these sessions.
 	for _, session := range []string{"dead", "revoked", "unused", "kept"} {
 		p.known[session] = r.session(r.sim.Username(), r.sim.Password())
 	}
@@ -234,18 +233,18 @@ func (r *raw) session(user, password string) string {
 	return granted.Token
 }
 
-// passing are temporary refusals.
+// passing are refusals that end after a while.
 var passing = []string{
 	"VM is being updated",
 	"Snapshot is currently being created",
 	"Please wait for the operation to finish",
 }
 
-// play sends one request, repeatedly if the recording waited, and compares the response.
+// play sends one request and compares the response. It repeats the request if the recorder waited.
 func (p *player) play(scenario string, step *exchange) {
 	p.Helper()
 	if step.status == "" {
-		return // the recorder sent nothing, or several requests at once
+		return // the recorder sent no request, or several requests at once
 	}
 
 	p.asked++
@@ -253,7 +252,7 @@ func (p *player) play(scenario string, step *exchange) {
 	body, also := p.filled(strings.TrimSuffix(step.body, "\n"))
 	if !complete || !also {
 		p.Logf("%s cannot be sent: %s", step.label, path)
-		return // no response revealed a placeholder's value
+		return // no response has shown the value of a placeholder
 	}
 
 	p.sent++
@@ -274,7 +273,7 @@ func (p *player) play(scenario string, step *exchange) {
 		done := status == step.status && stateOf(answer) == stateOf([]byte(step.answer)) &&
 			strings.Contains(string(answer), step.last)
 
-		// The recorder's requests to the engine were less frequent than these.
+		// The recorder sent its requests less often than this test.
 		early := slices.ContainsFunc(passing, func(text string) bool {
 			return strings.Contains(string(answer), text) && !strings.Contains(step.answer, text)
 		})
@@ -334,7 +333,7 @@ func (p *player) ask(step *exchange, path, body string) (status string, header h
 	}
 
 	target := p.raw.sim.URL() + path
-	if strings.HasPrefix(path, "https://") { // of the data endpoint
+	if strings.HasPrefix(path, "https://") { // a URL of the data endpoint
 		target = path
 	}
 
@@ -365,7 +364,7 @@ func (p *player) ask(step *exchange, path, body string) (status string, header h
 	return fmt.Sprint(response.StatusCode), response.Header, answer
 }
 
-// learnAside records values outside documents: a session's cookie, and the data URL of a transfer.
+// learnAside records values outside documents: the cookie of a session, and the URL of a transfer's data.
 func (p *player) learnAside(step *exchange, header http.Header, answer []byte) {
 	found := regexp.MustCompile(`JSESSIONID=([^;]+)`).FindStringSubmatch(header.Get("Set-Cookie"))
 	if found != nil && step.status == "200" {
@@ -377,11 +376,11 @@ func (p *player) learnAside(step *exchange, header http.Header, answer []byte) {
 	}
 }
 
-// compared are the headers relevant for clients.
+// compared are the headers that matter to clients.
 var compared = []string{"Content-Type", "Allow", "Location", "Www-Authenticate", "Correlation-Id", "Content-Range"}
 
-// headerProblem compares the headers of a response with the recorded ones. For headers unique to a response, it only
-// checks presence.
+// headerProblem compares the headers of a response with the recorded ones. For headers that are unique to a response,
+// it only checks that they exist.
 func (p *player) headerProblem(step *exchange, have http.Header) string {
 	for _, name := range compared {
 		want, recorded := step.headers[name]
@@ -393,10 +392,10 @@ func (p *player) headerProblem(step *exchange, have http.Header) string {
 	return ""
 }
 
-// textProblem compares responses other than API documents and HTML pages.
+// textProblem compares responses that are neither API documents nor HTML pages.
 func (p *player) textProblem(step *exchange, have string) string {
 	want := strings.TrimSpace(step.answer)
-	switch { // pages, whose look is not copied, and documents, compared by value
+	switch { // the look of pages is not copied, and documents are compared by their values
 	case strings.HasPrefix(want, "<!DOCTYPE"), strings.HasPrefix(want, "<html><head><title>ERROR</title>"):
 		return ""
 	case strings.HasPrefix(want, "<") && !strings.HasPrefix(want, "<html"):
@@ -438,8 +437,8 @@ func (p *player) like(recorded, have string) bool {
 
 var placeholder = regexp.MustCompile(`\$\{([a-zA-Z][a-zA-Z0-9.]*)\}`)
 
-// filled replaces placeholders by their values. complete reports that all are known. The engine's own placeholders, in
-// the texts of its refusals, look alike and stay.
+// filled replaces placeholders by their values. complete reports that all values are known. The engine's texts of
+// refusals contain similar placeholders; these stay.
 func (p *player) filled(text string) (out string, complete bool) {
 	complete = true
 	out = placeholder.ReplaceAllStringFunc(text, func(found string) string {
@@ -477,7 +476,7 @@ func (p *player) learn(recorded, answer []byte, created bool) {
 	p.match(&want, &have)
 }
 
-// node is an element of any document.
+// node is an element of an XML or JSON document.
 type node struct {
 	XMLName xml.Name
 	Attrs   []xml.Attr `xml:",any,attr"`
@@ -517,8 +516,8 @@ func (p *player) match(want, have *node) {
 	}
 }
 
-// compare counts the values of a recorded document, and those equal in the response. It ignores links, because they
-// describe the API, not the objects.
+// compare counts the values in a recorded document, and the equal values in the response. It ignores links, because
+// they describe the API instead of the objects.
 func (p *player) compare(recorded, answer []byte) {
 	var want, have node
 	if xml.Unmarshal(recorded, &want) != nil {
@@ -533,7 +532,7 @@ func (p *player) compare(recorded, answer []byte) {
 	want.walk("", func(path, value string) {
 		filled, known := p.filled(value)
 		if !known || strings.Contains(filled, "${uuid:") || strings.Contains(filled, "${mac:") {
-			return // volatile, or generated by the engine
+			return // the value changes often, or the engine generates it
 		}
 
 		p.values++
@@ -571,8 +570,8 @@ func (n *node) walk(path string, visit func(path, value string)) {
 	}
 }
 
-// waitingDevices extracts the relevant parts of an OVF: a configuration for the next start, and the sound card and
-// console. The rest of an OVF is not compared.
+// waitingDevices returns the relevant parts of an OVF: the configuration for the next start, the sound card and the
+// console. The test does not compare the rest of an OVF.
 func waitingDevices(text string) string {
 	var envelope struct {
 		Items []struct {
@@ -634,7 +633,7 @@ type fault struct {
 	Detail  string `xml:"detail"`
 }
 
-// faultOf returns the refusal in a document, bare or in an action, or nil.
+// faultOf returns the refusal in a document, bare or inside an action. It returns nil if there is none.
 func faultOf(document []byte) *fault {
 	var action struct {
 		XMLName xml.Name

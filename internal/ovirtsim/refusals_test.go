@@ -8,9 +8,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// refusal is a rejected request, with the engine's text. These texts come from the sources of an engine 4.5.7: the
-// validation of its commands, and earlier checks. No recording has confirmed them. TestRecordedAnswers covers recorded
-// ones.
+// refusal is a rejected request, with the engine's text. These texts come from the sources of an engine 4.5.7: from the
+// validation of its commands, and from earlier checks. No recording has confirmed them. TestRecordedAnswers covers
+// recorded texts.
 type refusal struct {
 	name               string
 	method, path, body string
@@ -24,7 +24,7 @@ const (
 	incomplete   = "Incomplete parameters"
 )
 
-// check sends a request after replacing names such as $vm in its path and body.
+// check sends a request. Before this, it replaces names such as $vm in the request's path and body.
 func (r *raw) check(values map[string]string, want refusal) {
 	r.t.Helper()
 
@@ -48,7 +48,7 @@ func (r *raw) check(values map[string]string, want refusal) {
 	}
 }
 
-// refusalSite returns an engine with conflicting VMs and disks.
+// refusalSite returns an engine whose VMs and disks conflict with the requests.
 func refusalSite(t *testing.T) (*raw, map[string]string) {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()

@@ -21,37 +21,37 @@ import (
 
 // Options configure a simulated engine. The zero value is usable.
 type Options struct {
-	// Listen is the address to serve on; "" means a free port on 127.0.0.1.
+	// Listen is the address on which the engine serves; "" means a free port on 127.0.0.1.
 	Listen string
-	// UI is a loopback address for a page with the engine's contents; "" means none.
+	// UI is a loopback address for a page that shows the engine's objects; "" means no page.
 	UI string
-	// Username and Password of the administrator; "" means admin@internal and a random password.
+	// Username and Password are the administrator's; "" means admin@internal and a random password.
 	Username, Password string
-	// Keycloak simulates an engine with Keycloak users. The default Username is then admin@ovirt@internalsso, and HTTP
-	// Basic is rejected. No recording confirms the responses of such an engine.
+	// Keycloak simulates an engine with Keycloak users. The default Username is then admin@ovirt@internalsso, and the
+	// engine rejects HTTP Basic. No recording confirms the responses of such an engine.
 	Keycloak bool
 	// TokenLifetime is the lifetime of a session; 0 means 30 minutes.
 	TokenLifetime time.Duration
-	// Inventory is the initial inventory; an empty one means DefaultInventory. Existing data in the state folder takes
-	// precedence.
+	// Inventory is the initial content of the engine; an empty one means DefaultInventory. Existing data in the state
+	// folder takes precedence.
 	Inventory inventory.Inventory
-	// StateFolder keeps the inventory across restarts; "" means to forget it.
+	// StateFolder is the folder that keeps the objects across restarts; "" means that they are lost.
 	StateFolder string
-	// Timings of asynchronous operations; zero means DefaultTimings.
+	// Timings are the durations of asynchronous operations; zero means DefaultTimings.
 	Timings api.Timings
-	// Clock of these operations and of sessions; nil means the machine's. Tests use a clock of their own.
+	// Clock measures these operations and sessions; nil means the machine's clock. Tests use their own clock.
 	Clock api.Clock
-	// Faults set from the beginning.
+	// Faults are the faults that exist from the beginning.
 	Faults []control.Fault
 	// Seed makes faults with a probability repeatable; 0 means random.
 	Seed uint64
-	// Guest runs in the VMs; nil means that VMs start, but do nothing.
+	// Guest runs in the VMs; nil means that VMs start, but that nothing runs in them.
 	Guest api.Guest
-	// Gate is a handler in front of the engine, for tests acting on a request; nil means none.
+	// Gate returns a handler in front of the engine, for tests that react to a request; nil means none.
 	Gate func(engine http.Handler) http.Handler
 }
 
-// Server is a running simulated engine. It serves the API, and its Control is for tests and users.
+// Server is a running simulated engine. It serves the API. Its Control is for tests and users.
 type Server struct {
 	*control.Control
 
@@ -64,18 +64,18 @@ type Server struct {
 	images   string
 }
 
-// Connection holds the data for a client; cmd/ovirtsim writes it as JSON.
+// Connection holds the data that a client needs. cmd/ovirtsim writes it as JSON.
 type Connection struct {
-	// URL of the engine, ending in /ovirt-engine.
+	// URL is the URL of the engine, ending in /ovirt-engine.
 	URL string `json:"url"`
-	// CAFile holds the PEM certificate of the CA.
+	// CAFile is the path of the CA's certificate in PEM.
 	CAFile string `json:"ca_file"`
-	// Username and Password to log in with.
+	// Username and Password are for the login.
 	Username string `json:"username"`
 	Password string `json:"password"`
-	// ControlURL is the URL to set faults and to list requests.
+	// ControlURL is the URL of the control API, which sets faults and lists requests.
 	ControlURL string `json:"control_url"`
-	// UIURL is the URL of the page; "" without one.
+	// UIURL is the URL of the page; "" means no page.
 	UIURL string `json:"ui_url,omitempty"`
 }
 
@@ -100,7 +100,7 @@ func New(options Options) (*Server, error) {
 	return s, nil
 }
 
-// setDefaults sets the defaults.
+// setDefaults replaces zero values by the defaults.
 func (o *Options) setDefaults() {
 	o.Listen = cmp.Or(o.Listen, "127.0.0.1:0")
 	if o.Keycloak {
@@ -124,7 +124,7 @@ func (o *Options) setDefaults() {
 	t.Fence = cmp.Or(t.Fence, 4*t.PowerDown)
 }
 
-// startServing loads or restores the inventory and serves.
+// startServing loads the inventory, or restores the objects of the state folder, and serves the engine.
 func (s *Server) startServing() error {
 	var err error
 	if s.listener, err = net.Listen("tcp", s.options.Listen); err != nil { //nolint:noctx // at once
@@ -157,7 +157,8 @@ func (s *Server) startServing() error {
 	return nil
 }
 
-// startEngine starts the engine on the objects of the state folder, or otherwise on those of the inventory.
+// startEngine starts the engine with the objects of the state folder. If there are none, it uses those of the
+// inventory.
 func (s *Server) startEngine() error {
 	objects, resumed, err := s.openStore()
 	if err != nil {
@@ -218,16 +219,16 @@ func (s *Server) ControlURL() string {
 	return "https://" + s.listener.Addr().String() + control.Path
 }
 
-// UIURL returns the address of the page, or "" without one.
+// UIURL returns the URL of the page, or "" without a page.
 func (s *Server) UIURL() string { return s.ui.URL() }
 
-// CA returns the PEM certificate of the engine's issuer.
+// CA returns the certificate of the engine's CA in PEM.
 func (s *Server) CA() []byte { return s.identity.ca }
 
-// Username returns the user name to log in with.
+// Username returns the user name for the login.
 func (s *Server) Username() string { return s.options.Username }
 
-// Password returns the password to log in with.
+// Password returns the password for the login.
 func (s *Server) Password() string { return s.options.Password }
 
 // Close stops the engine and all its guests.
@@ -248,8 +249,8 @@ func (s *Server) Close() {
 	}
 }
 
-// asEngine makes a gate's responses look like the engine's: they carry the correlation ID of their request. A gate
-// imitating something in front of the engine removes the header.
+// asEngine adds the correlation ID of the request to a gate's responses, so they look like the engine's. A gate that
+// imitates something in front of the engine removes this header.
 func asEngine(gate http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, wire.APIPath) {
@@ -260,7 +261,7 @@ func asEngine(gate http.Handler) http.Handler {
 	})
 }
 
-// withoutCorrelation removes the header again before the engine, because the engine sets its own.
+// withoutCorrelation removes this header for the engine, because the engine sets its own.
 func withoutCorrelation(engine http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Del(api.CorrelationHeader)

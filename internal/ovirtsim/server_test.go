@@ -16,11 +16,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// raw sends requests without our client, because that never sends malformed ones.
+// raw sends requests without our client, because our client never sends malformed requests.
 type raw struct {
 	t   *testing.T
 	sim *ovirtsim.Server
-	// clock of the engine: time passes only while a test waits.
+	// clock is the engine's clock. Time passes only while a test waits.
 	clock *ovirtsim.ManualClock
 	http  *http.Client
 	token string
@@ -81,7 +81,7 @@ func (r *raw) login() {
 	r.token = reply.Token
 }
 
-// askToken sends a request to the token endpoint; name and password must be escaped.
+// askToken sends a request to the token endpoint. The caller must escape name and password.
 func (r *raw) askToken(name, password string) (status int, body string) {
 	r.t.Helper()
 	form := fmt.Sprintf("grant_type=password&scope=ovirt-app-api&username=%s&password=%s", name, password)

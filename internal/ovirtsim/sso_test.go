@@ -12,14 +12,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// answer is a response with its body already read.
+// answer is a response whose body is already read.
 type answer struct {
 	StatusCode int
 	Header     http.Header
 	Cookies    []*http.Cookie
 }
 
-// ask sends a request with headers and without raw's token.
+// ask sends a request with headers, but without raw's token.
 func (r *raw) ask(method, path string, header map[string]string) (answer, string) {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), method, r.sim.URL()+path, nil)
@@ -86,7 +86,7 @@ func TestACookieLivesAsLongAsTheClientPrefersIt(t *testing.T) {
 		prefer string
 		status int
 	}{{"persistent-auth", 200}, {"persistent-auth", 200}, {"", 401}, {"persistent-auth", 401}} {
-		// the third one logs out
+		// The third request logs out.
 		response, _ := r.ask("GET", "/api/vms", map[string]string{
 			"Cookie": "JSESSIONID=" + cookie.Value,
 			"Prefer": step.prefer,
@@ -117,8 +117,8 @@ func TestWrongPasswordsLockAUserHoweverTheyCome(t *testing.T) {
 	}
 }
 
-// TestAnEngineWithKeycloakTakesTokensAlone uses the profile of Keycloak users. The responses of such an engine were not
-// recorded.
+// TestAnEngineWithKeycloakTakesTokensAlone uses the profile of Keycloak users. No recording confirms the responses of
+// such an engine.
 func TestAnEngineWithKeycloakTakesTokensAlone(t *testing.T) {
 	sim, err := ovirtsim.New(ovirtsim.Options{Keycloak: true})
 	check.Error(t, err, "")
@@ -147,7 +147,7 @@ func TestAnEngineWithKeycloakTakesTokensAlone(t *testing.T) {
 	check.Contains(t, "its page", response.Header.Get("Content-Type"), "text/html")
 }
 
-// loggedIn lists the VMs as a user.
+// loggedIn logs in as a user and lists the VMs.
 func loggedIn(t *testing.T, sim *ovirtsim.Server, name string) ([]engine.VM, error) {
 	t.Helper()
 

@@ -78,7 +78,8 @@ func TestARestartLosesNothing(t *testing.T) {
 	locked := r.ok("POST", "/api/vms", `{"name":"locked","cluster":{"name":"Default"},"template":{"name":"ol9-k8s"}}`).
 		at("id")
 
-	// Do not close it. A kill leaves everything written before each response. A truncated last line does not count.
+	// Do not close the simulator. A kill leaves everything that the simulator wrote before each response. A truncated
+	// last line has no effect.
 	journal := filepath.Join(folder, "inventory.jsonl")
 	content, err := os.ReadFile(journal)
 	if err != nil {
@@ -279,7 +280,7 @@ func manyVMs(n int) ovirtsim.Inventory {
 	return inventory
 }
 
-// BenchmarkListing5000VMs measures a controller's periodic list request, and the memory used by the VMs.
+// BenchmarkListing5000VMs measures a controller's periodic list request, and the memory that the VMs use.
 func BenchmarkListing5000VMs(b *testing.B) {
 	for _, n := range []int{500, 5000} {
 		var empty, full runtime.MemStats

@@ -25,7 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// nodes is a guest that decides by the VM's name whether it becomes a node; it needs no user data.
+// nodes is a guest that becomes a node depending on the VM's name. It needs no user data.
 type nodes struct {
 	mu    sync.Mutex
 	node  map[string]ovirtsim.GuestNode
@@ -92,10 +92,10 @@ func (n *nodes) HandleDiskRemoval(string) {}
 func (n *nodes) SetDisks(string, []ovirtsim.GuestDisk) {}
 func (n *nodes) Close()                                {}
 
-// hostile is a text with an effect if the page interprets it as HTML.
+// hostile is a text that has an effect if the page interprets it as HTML.
 const hostile = `<img src=x onerror="document.title='hit'">`
 
-// lookedAt returns a site with all kinds of objects shown by the page.
+// lookedAt returns a site with every kind of object that the page shows.
 func lookedAt(t *testing.T, change func(*ovirtsim.Options)) *ovirtsim.Server {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()
@@ -431,11 +431,11 @@ func openPage(t *testing.T, url string, width, height int64) *browser.View {
 	return v
 }
 
-// card returns JavaScript for the card of a VM.
+// card returns a JavaScript expression for the card of a VM.
 func card(id string) string { return fmt.Sprintf("document.getElementById('vm-%s')", id) }
 
 func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
-	ports, err := localplane.FreePorts(1) // reserved while the engine restarts
+	ports, err := localplane.FreePorts(1) // the port stays reserved while the engine restarts
 	check.Error(t, err, "")
 	page := func(options *ovirtsim.Options) { options.UI = fmt.Sprintf("127.0.0.1:%d", ports[0]) }
 	sim := lookedAt(t, page)
@@ -443,7 +443,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	worker := idOf(t, sim, "demo-md-0-6hbv6-crh7l")
 	bastion := idOf(t, sim, "old-bastion")
 	broken := idOf(t, sim, "broken-md-1-p8s4l")
-	browser.Eval[int](v, `window.loads = 1`) // lost after a reload
+	browser.Eval[int](v, `window.loads = 1`) // a reload loses this value
 
 	v.WaitUntil(
 		`document.querySelectorAll('details.vm').length === 9 && document.querySelectorAll('.host:not(.nowhere)').length === 3`,
@@ -462,7 +462,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		`document.querySelector('#site').innerText.includes('keep apart, hard') && document.querySelector('#site').innerText.includes('olvm-data-2')`,
 	)
 
-	// Text from users is shown as text.
+	// The page shows texts from users as plain text.
 	v.RunSteps(chromedp.Evaluate[chromedp.Void](card(bastion) + `.open = true; undefined`))
 	v.WaitUntil(
 		card(
@@ -470,7 +470,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		) + `.innerText.includes('onerror=') && document.querySelectorAll('img').length === 0 && document.title !== 'hit'`,
 	)
 
-	// A viewed VM stops: its card moves, stays open and focused, and the page does not reload.
+	// A VM stops while the user views it. Its card moves, but stays open and focused, and the page does not reload.
 	v.RunSteps(
 		chromedp.Evaluate[chromedp.Void](
 			fmt.Sprintf(
@@ -507,14 +507,14 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		t.Errorf("the page scrolled from %g to %g", before, after)
 	}
 
-	// The inventories: a tag, the number of its claimed VMs, and their claimants.
+	// The page shows the inventories: a tag, the number of its claimed VMs, and their claimants.
 	claim(t, sim, newcomer.ID)
 	v.WaitUntil(
 		`document.querySelector('#pools').innerText.includes('1 of 10 VMs claimed') && ` +
 			`document.querySelector('#pools').innerText.includes('newcomer by default/web-0')`,
 	)
 
-	// The filter.
+	// The filter limits the shown VMs.
 	v.RunSteps(chromedp.SendKeys(chromedp.CSS("#filter"), "demo-md kvm-vlan"))
 	v.WaitUntil(
 		`document.querySelector('#matches').innerText === '2 of 10 VMs' && document.querySelectorAll('details.vm').length === 2`,
@@ -538,7 +538,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	v.WaitUntil(
 		`document.querySelector('#trouble').innerText.includes('Host host-3 is non responsive') && document.querySelector('#trouble').innerText.includes('demo-md-0-6hbv6-rchvr is a node that is not Ready')`,
 	)
-	// The title shows a count, and equal problems share a line.
+	// The title shows the number of problems, and equal problems share a line.
 	if err := sim.SetNodeReady("demo-control-plane-7wdhp", "False", "Test"); err != nil {
 		t.Fatal(err)
 	}
@@ -558,7 +558,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 		t.Errorf("the console has %q", said)
 	}
 
-	// The engine ends, and another one starts.
+	// The engine ends, and another engine starts.
 	sim.Close()
 	v.WaitUntil(
 		`document.querySelector('#connection').innerText.includes('Disconnected, retrying') && document.body.classList.contains('stale')`,
@@ -573,7 +573,7 @@ func TestThePageShowsTheSiteAndFollowsItWithoutReload(t *testing.T) {
 	)
 }
 
-// claim adds a VM to the inventory demo, with a claim of a machine.
+// claim adds a VM to the inventory demo, with the claim of a machine.
 func claim(t *testing.T, sim *ovirtsim.Server, id engine.ID) {
 	t.Helper()
 	ctx, session := t.Context(), clientOf(t, sim)
@@ -601,7 +601,7 @@ func TestThePageIsForPhonesKeyboardsAndWeakEyes(t *testing.T) {
 
 	v.CheckReadable()
 
-	// Tab reaches all controls, in document order, with visible focus.
+	// The Tab key reaches all controls in document order, with a visible focus.
 	v.RunSteps(chromedp.EmulateViewport(360, 740))
 	const operable = browser.Operable
 	total := browser.Eval[int](v, operable+`.length`)

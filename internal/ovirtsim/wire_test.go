@@ -10,11 +10,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// These tests cover behavior expected by third-party clients, but not used by internal/engine.
+// These tests cover behavior that third-party clients expect but internal/engine does not use.
 
 const xmlType = "application/xml"
 
-// id returns the ID of the first element with this name in a document.
+// id returns the ID of the first element with a name in a document.
 func id(t *testing.T, element, document string) string {
 	t.Helper()
 	found := regexp.MustCompile(`<` + element + ` href="[^"]*" id="([^"]*)"`).FindStringSubmatch(document)
@@ -115,8 +115,8 @@ func TestADiskIsAttachedByItsIDAlone(t *testing.T) {
 
 func TestATransferTellsItsURLAtOnceAndEndsAsItWasEnded(t *testing.T) {
 	for end, want := range map[string]struct{ phase, disk string }{
-		"cancel":   {"finished_failure", ""},                    // the user cancels, and the disk is deleted
-		"finalize": {"finished_success", "<status>ok</status>"}, // nothing was uploaded, and nobody checks
+		"cancel":   {"finished_failure", ""},                    // the user cancels, and the engine deletes the disk
+		"finalize": {"finished_success", "<status>ok</status>"}, // nobody uploaded data, and nobody checks
 	} {
 		t.Run(end, func(t *testing.T) {
 			r := newRaw(t)

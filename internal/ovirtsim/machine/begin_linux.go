@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runInit creates the file systems of the machine, and turns into its systemd.
+// runInit creates the file systems of the machine, and then executes its systemd.
 func runInit() error {
 	runtime.LockOSThread()
 
@@ -26,7 +26,7 @@ func runInit() error {
 
 	_ = wait.Close()
 
-	// Only now, so that the machine's cgroup is the root of the namespace.
+	// This step comes late, so that the machine's cgroup is the root of the namespace.
 	list, err := readHierarchies()
 	if err == nil {
 		err = unix.Unshare(unix.CLONE_NEWCGROUP)
@@ -66,7 +66,7 @@ type mounts struct {
 
 func (m *mounts) hostPath(path string) string { return filepath.Join(m.root, path) }
 
-// restricted mounts allow no devices and no programs.
+// restricted are flags for mounts without devices and programs.
 const restricted = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 
 // mountAt mounts a file system at a path of the machine.
@@ -88,7 +88,7 @@ func (m *mounts) bindMount(source, path string, readOnly bool) error {
 	return err
 }
 
-// mountFile creates a temporary file, and mounts it over an existing one for the life of the machine.
+// mountFile creates a temporary file, and mounts it over an existing file as long as the machine runs.
 func (m *mounts) mountFile(path, content string) error {
 	temporary := filepath.Join(m.config.Disk, "file")
 	if err := os.WriteFile(temporary, []byte(content), 0o444); err != nil {
@@ -125,8 +125,8 @@ func (m *mounts) mountDisk() error {
 	return nil
 }
 
-// settings are required by a kubelet. They belong to the whole host, so the machine sees these values, but changes
-// none.
+// settings are the kernel settings that a kubelet requires. They belong to the whole host. Therefore, the machine sees
+// these values but does not change them.
 var settings = map[string]string{
 	"/proc/sys/vm/overcommit_memory":      "1\n",
 	"/proc/sys/vm/panic_on_oom":           "0\n",
@@ -136,9 +136,9 @@ var settings = map[string]string{
 	"/proc/sys/kernel/keys/root_maxbytes": "25000000\n",
 }
 
-// mountProc mounts /proc. The machine may only write the settings of its own network.
+// mountProc mounts /proc. The machine may write only the settings of its own network.
 func (m *mounts) mountProc() error {
-	const spare = "/mnt" // of the image, used temporarily
+	const spare = "/mnt" // a folder of the image, used temporarily
 	net := spare + "/sys/net"
 
 	err := errors.Join(
@@ -159,7 +159,7 @@ func (m *mounts) mountProc() error {
 	return err
 }
 
-// mountSys mounts /sys, with the machine's UUID in the place of its firmware.
+// mountSys mounts /sys, with the machine's UUID in place of the firmware's.
 func (m *mounts) mountSys() error {
 	const (
 		classes  = "/sys/class"
@@ -190,7 +190,8 @@ func (m *mounts) mountSys() error {
 	return m.mountAt("", "/sys", "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|restricted, "")
 }
 
-// addFirmware replaces /sys/class by a writable folder with the same contents, because this host has no firmware data.
+// addFirmware replaces /sys/class by a writable folder with the same contents, because the host may have no firmware
+// data.
 func (m *mounts) addFirmware(classes string) error {
 	entries, err := os.ReadDir(m.hostPath(classes))
 	if err != nil {
@@ -294,7 +295,7 @@ func (m *mounts) createDevices() error {
 	)
 }
 
-// mountTmpfs mounts the file systems kept in memory.
+// mountTmpfs mounts the file systems that are in memory.
 func (m *mounts) mountTmpfs() error {
 	return errors.Join(
 		m.mountAt("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755"),
@@ -302,7 +303,7 @@ func (m *mounts) mountTmpfs() error {
 	)
 }
 
-// mountDrive mounts the config drive where cloud-init looks for one in the form of a folder.
+// mountDrive mounts the config drive at the place where cloud-init looks for a drive in the form of a folder.
 func (m *mounts) mountDrive() error {
 	const path = "/var/lib/cloud/seed/config_drive"
 	if m.config.Drive == "" {
@@ -316,7 +317,7 @@ func (m *mounts) mountDrive() error {
 	return m.bindMount(m.config.Drive, path, true)
 }
 
-// pivotRoot switches to the machine's own file systems, and leaves the host's.
+// pivotRoot switches to the machine's own file systems, and leaves those of the host.
 func (m *mounts) pivotRoot() error {
 	const old = "/mnt"
 	if err := unix.PivotRoot(m.root, m.hostPath(old)); err != nil {

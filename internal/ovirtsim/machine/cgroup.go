@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// groupRoot is the mount point of cgroups.
+// groupRoot is the mount point of the cgroup hierarchies.
 const groupRoot = "/sys/fs/cgroup"
 
-// hierarchy is a hierarchy of cgroup v1, or the one of cgroup2.
+// hierarchy is a hierarchy of cgroup v1, or the single hierarchy of cgroup2.
 type hierarchy struct {
-	// folder below groupRoot; "" for the only one of a machine with cgroup2 alone.
+	// folder is the hierarchy's folder below groupRoot; "" means that cgroup2 is the only hierarchy.
 	folder string
-	// options of its mount; "" for cgroup2.
+	// options are the mount options of the hierarchy; "" means cgroup2.
 	options string
-	// own is this process's group in it.
+	// own is the group of this process in the hierarchy.
 	own string
 }
 
@@ -47,7 +47,7 @@ func readHierarchies() ([]hierarchy, error) {
 
 		if _, err := os.Stat(filepath.Join(groupRoot, one.folder)); err != nil {
 			if fields[1] != "" {
-				continue // it is not mounted
+				continue // this hierarchy is not mounted
 			}
 
 			one.folder = ""
@@ -63,7 +63,7 @@ func (h hierarchy) groupPath(group string) string {
 	return filepath.Join(groupRoot, h.folder, h.own, group)
 }
 
-// joinGroups creates the groups of a machine, and adds a process to them.
+// joinGroups creates the cgroups of a machine, and adds a process to them.
 func joinGroups(group string, pid int) error {
 	list, err := readHierarchies()
 	if err != nil {
@@ -88,7 +88,7 @@ func joinGroups(group string, pid int) error {
 	return nil
 }
 
-// copyCPUs copies the processors of the parent to each group of the path. A group without processors accepts no
+// copyCPUs copies the processors of the parent to each group of a path. A group without processors accepts no
 // processes.
 func (h hierarchy) copyCPUs(group string) error {
 	if !slices.Contains(strings.Split(h.options, ","), "cpuset") {
@@ -116,7 +116,8 @@ func (h hierarchy) copyCPUs(group string) error {
 	return nil
 }
 
-// removeGroups removes a group and its descendants, as soon as they are empty. It reports whether all are removed.
+// removeGroups removes a group and its descendants as soon as they are empty. It reports whether all are removed by the
+// deadline.
 func removeGroups(group string, deadline time.Time) bool {
 	for !tryRemoveGroups(group) {
 		if time.Now().After(deadline) {

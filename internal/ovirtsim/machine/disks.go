@@ -14,13 +14,13 @@ import (
 
 // Disk is a block device of a machine: a file behind a loop device of the host.
 type Disk struct {
-	// Name below /dev, such as vdb, and ID, its name below /dev/disk/by-id.
+	// Name is the disk's name below /dev, such as vdb. ID is its name below /dev/disk/by-id.
 	Name, ID string
-	// Loop is the device of the host, such as /dev/loop3.
+	// Loop is the host's loop device, such as /dev/loop3.
 	Loop string
 }
 
-// OpenDisk creates the file of a disk, with at least this size in bytes, and a loop device for it.
+// OpenDisk creates the file of a disk with at least the given size in bytes, and a loop device for the file.
 func OpenDisk(file string, size int64, readOnly bool) (loop string, err error) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return "", err
@@ -51,7 +51,7 @@ func OpenDisk(file string, size int64, readOnly bool) (loop string, err error) {
 	return strings.TrimSpace(output), err
 }
 
-// Close detaches the loop device. The kernel keeps it as long as it is mounted.
+// Close detaches the loop device. The kernel keeps the device as long as it is mounted.
 func (d Disk) Close() error {
 	_, err := runLosetup("--detach", d.Loop)
 	return err
@@ -94,7 +94,7 @@ func runLosetup(args ...string) (string, error) {
 	return string(output), nil
 }
 
-// startLimit limits the wait for a machine just powered on.
+// startLimit limits the wait for a machine that was just powered on.
 const startLimit = 30 * time.Second
 
 // PlugDisk adds a disk to the running machine.
@@ -115,7 +115,7 @@ func (m *Machine) PlugDisk(ctx context.Context, d Disk) error {
 	return err
 }
 
-// UnplugDisk removes a disk.
+// UnplugDisk removes a disk from the running machine.
 func (m *Machine) UnplugDisk(ctx context.Context, d Disk) error {
 	if err := m.waitForSystemd(ctx); err != nil {
 		return err

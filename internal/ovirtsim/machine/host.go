@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Check returns an error if this host cannot run machines, or lacks one of the programs in more.
+// Check returns an error if this host cannot run machines, or if one of the programs in more is missing.
 func Check(more ...string) error {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		return errors.New("machines of simulated VMs need root on Linux")
@@ -25,11 +25,11 @@ func Check(more ...string) error {
 	return nil
 }
 
-// wantedInstances is the number of inotify instances needed by a few nodes. A control plane node needs about 30, and a
-// kernel allows 128 for all of root by default.
+// wantedInstances is the number of inotify instances that a few nodes need. A control plane node needs about 30, but by
+// default a kernel allows 128 for all processes of root.
 const wantedInstances = 1024
 
-// RaiseLimits raises the host's limit of inotify instances to the number needed, if it is lower.
+// RaiseLimits raises the host's limit of inotify instances to wantedInstances if the limit is lower.
 func RaiseLimits() error {
 	const path = "/proc/sys/fs/inotify/max_user_instances"
 

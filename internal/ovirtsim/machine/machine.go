@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// The names for starting this program again.
+// These names are the arguments with which this program is started again.
 const (
 	monitorName = "capolvm-machine"
 	initName    = "capolvm-machine-init"
@@ -25,37 +25,38 @@ const (
 
 // Config configures a machine.
 type Config struct {
-	// Name of the machine, for logs, and ID, a UUID: its firmware UUID and its machine ID.
+	// Name is the name of the machine in logs. ID is a UUID: its firmware UUID and its machine ID.
 	Name, ID string
-	// RootFS is the image's root file system, used read-only. Store is containerd's initial content; "" for none.
+	// RootFS is the root file system of the image; the machine does not write to it. Store is the initial content of
+	// containerd's folder; "" means none.
 	RootFS, Store string
-	// Disk is a folder for the machine's writes. It outlives the machine.
+	// Disk is the folder with everything that the machine writes. It outlives the machine.
 	Disk string
-	// Disks are the initial disks besides its own.
+	// Disks are the initial disks in addition to the machine's own disk.
 	Disks []Disk
-	// Drive is the folder of the config drive; "" for none.
+	// Drive is the folder of the config drive; "" means no drive.
 	Drive string
-	// Before is a program of the image to run before systemd; "" for none.
+	// Before is a program of the image that runs before systemd; "" means none.
 	Before string
-	// Group is the name of the cgroup of the machine, with slashes.
+	// Group is the name of the machine's cgroup, with slashes.
 	Group string
-	// NICs of the machine. Their bridges are in the network namespace NetNS.
+	// NICs are the network interfaces of the machine. Their bridges are in the network namespace NetNS.
 	NetNS string
 	NICs  []NIC
 }
 
 // NIC is a network interface.
 type NIC struct {
-	// Name in the machine, and MAC address.
+	// Name is the name in the machine, and MAC is the MAC address.
 	Name, MAC string
-	// Bridge of the NIC, and Port, its other end there; "" means no bridge.
+	// Bridge is the bridge of the NIC, and Port is the NIC's other end at the bridge; "" means no bridge.
 	Bridge, Port string
 }
 
-// Ending is how a machine has ended.
+// Ending is the way in which a machine has ended.
 type Ending string
 
-// The endings: the machine has powered off by itself, or wants to reboot; all else is a power cut.
+// The machine has powered off by itself, or it wants to reboot. Any other ending is a power cut.
 const (
 	PoweredOff Ending = "off"
 	Reboots    Ending = "reboot"
@@ -66,13 +67,13 @@ const (
 type Machine struct {
 	config  Config
 	monitor *exec.Cmd
-	// pid of its init, in the host's namespace.
+	// pid is the PID of the machine's init in the host's namespace.
 	pid   int
 	ended chan struct{}
 	how   Ending
 }
 
-// Start powers on a machine. Its monitor ends with this process.
+// Start powers on a machine. The machine's monitor ends with this process.
 func Start(config Config) (*Machine, error) {
 	if err := config.prepareDisk(); err != nil {
 		return nil, err
@@ -132,19 +133,19 @@ func (m *Machine) waitForEnd(lines *bufio.Scanner) {
 	close(m.ended)
 }
 
-// Ended returns a channel closed after the machine has ended, with nothing left of it but its disk.
+// Ended returns a channel that closes after the machine has ended. Then only its disk is left.
 func (m *Machine) Ended() <-chan struct{} { return m.ended }
 
-// How returns how it has ended.
+// How returns the way in which the machine has ended.
 func (m *Machine) How() Ending { return m.how }
 
-// PID returns the PID of its init.
+// PID returns the PID of the machine's init.
 func (m *Machine) PID() int { return m.pid }
 
-// PowerOff asks systemd to end the machine. Ended reports the end. PowerOff fails until init is systemd, because an
-// earlier init ignores the signal.
+// PowerOff asks systemd to end the machine. The channel of Ended reports the end. PowerOff fails until init has become
+// systemd, because an earlier init ignores the signal.
 func (m *Machine) PowerOff() error {
-	const halt = 4 // above SIGRTMIN, 34 for the C library
+	const halt = 4 // offset from SIGRTMIN, which is 34 for the C library
 
 	if !m.hasSystemd() {
 		return fmt.Errorf("machine %s has not started yet", m.config.Name)
@@ -153,20 +154,20 @@ func (m *Machine) PowerOff() error {
 	return syscall.Kill(m.pid, syscall.Signal(34+halt))
 }
 
-// hasSystemd reports whether its init is already systemd.
+// hasSystemd reports whether the machine's init is already systemd.
 func (m *Machine) hasSystemd() bool {
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", m.pid))
 	return err == nil && strings.TrimSpace(string(name)) == "systemd"
 }
 
-// CutPower cuts the power, unless the machine has ended, and waits until nothing is left.
+// CutPower cuts the power unless the machine has ended, and waits until only the disk is left.
 func (m *Machine) CutPower() {
 	_ = m.monitor.Process.Kill()
 	<-m.ended
 }
 
-// RunCommand runs a command in the machine, without this process's environment, and returns its standard output. It
-// ends with ctx.
+// RunCommand runs a command in the machine without this process's environment, and returns the command's standard
+// output. The command ends with ctx.
 func (m *Machine) RunCommand(ctx context.Context, command ...string) (string, error) {
 	args := append([]string{
 		"--target", strconv.Itoa(m.pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd=/",
@@ -175,7 +176,7 @@ func (m *Machine) RunCommand(ctx context.Context, command ...string) (string, er
 	run := exec.CommandContext(ctx, "nsenter", args...)
 	run.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C"}
 	run.Stdout, run.Stderr = &output, &problems
-	// The command is a child of nsenter, and must end as well.
+	// The command is a child of nsenter, and must end with nsenter.
 	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	run.Cancel = func() error { return syscall.Kill(-run.Process.Pid, syscall.SIGKILL) }
 	run.WaitDelay = time.Second
@@ -189,16 +190,17 @@ func (m *Machine) RunCommand(ctx context.Context, command ...string) (string, er
 
 func (c Config) logFile() string { return filepath.Join(c.Disk, "monitor.log") }
 
-// plain are folders outside the overlay: containerd creates overlays itself, and they cannot be on another overlay.
+// plain are folders outside of the overlay. containerd creates overlays itself, and an overlay cannot be on another
+// overlay.
 var plain = []string{"/var/lib/containerd", "/var/lib/kubelet", "/var/lib/etcd"}
 
-// plainFolder returns the disk's folder for one of these.
+// plainFolder returns the disk's folder for one of the paths in plain.
 func (c Config) plainFolder(path string) string {
 	return filepath.Join(c.Disk, strings.ReplaceAll(strings.Trim(path, "/"), "/", "-"))
 }
 
-// prepareDisk creates the contents of a new disk. It links the files of the store if the disk is on the same file
-// system. It copies databases, because they are modified.
+// prepareDisk creates the contents of a new disk. If the disk and the store are on the same file system, it creates
+// hard links to the store's files. It copies databases, because the machine modifies them.
 func (c Config) prepareDisk() error {
 	if _, err := os.Stat(filepath.Join(c.Disk, "ready")); err == nil {
 		return nil
@@ -225,7 +227,7 @@ func (c Config) prepareDisk() error {
 	return os.WriteFile(filepath.Join(c.Disk, "ready"), nil, 0o600)
 }
 
-// makeFolder creates a folder with this mode, regardless of the umask.
+// makeFolder creates a folder with the given mode, regardless of the umask.
 func makeFolder(path string, mode os.FileMode) error {
 	return errors.Join(os.MkdirAll(path, mode), os.Chmod(path, mode))
 }
@@ -269,10 +271,10 @@ func sameFileSystem(one, other string) bool {
 	return syscall.Stat(one, &a) == nil && syscall.Stat(other, &b) == nil && a.Dev == b.Dev
 }
 
-// cleanLimit limits the wait for the kernel to end the contents of a machine.
+// cleanLimit limits the wait until the kernel has ended the contents of a machine.
 const cleanLimit = 10 * time.Second
 
-// cleanUp removes a machine's leftovers in the kernel: the ends of its links, and its cgroups.
+// cleanUp removes the kernel's remains of a machine: the ends of its links, and its cgroups.
 func (c Config) cleanUp() {
 	for _, nic := range c.NICs {
 		_ = IP(c.NetNS, "link", "delete", nic.Port)
@@ -281,7 +283,7 @@ func (c Config) cleanUp() {
 	removeGroups(c.Group, time.Now().Add(cleanLimit))
 }
 
-// IP calls ip in a named network namespace; "" means this process's.
+// IP runs the command ip in a named network namespace; "" means the namespace of this process.
 func IP(namespace string, args ...string) error {
 	if namespace != "" {
 		args = append([]string{"-netns", namespace}, args...)

@@ -4,7 +4,7 @@ package machine
 
 import "errors"
 
-// Main does nothing: Check reports that this host cannot run machines.
+// Main does nothing, because Check reports that this host cannot run machines.
 func Main() {}
 
 // deviceNumber is a device number of the kernel.

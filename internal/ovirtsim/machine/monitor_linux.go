@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Main must be called first by programs running machines. It returns only if this process is neither a monitor, an
+// Main must be the first call of programs that run machines. It returns only if this process is neither a monitor, an
 // init, nor a cleaner.
 func Main() {
 	run := map[string]func() error{
@@ -22,7 +22,7 @@ func Main() {
 		return
 	}
 
-	syscall.Umask(0o022) // created files are for all users of a machine
+	syscall.Umask(0o022) // all users of a machine may read the files
 
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -32,9 +32,9 @@ func Main() {
 	os.Exit(0)
 }
 
-// runMonitor starts the machine of the configuration on its input, and prints its ending.
+// runMonitor starts the machine whose configuration it reads from standard input, and prints the machine's ending.
 func runMonitor() error {
-	// The child dies with the thread starting it.
+	// The child dies with the thread that starts it.
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("failed to ask to end with the simulator: %w", err)
@@ -49,7 +49,7 @@ func runMonitor() error {
 	if err != nil {
 		return err
 	}
-	defer terminal.Close() // without an open end, the console would end, and systemd with it
+	defer terminal.Close() // without an open end, the console ends, and so does systemd
 
 	log, err := os.OpenFile(config.consoleFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -71,7 +71,7 @@ func runMonitor() error {
 
 func (c Config) consoleFile() string { return c.Disk + "/console.log" }
 
-// startInit starts the init of the machine. The init waits until its cgroups and links are ready.
+// startInit starts the init of the machine. The init waits until the machine's cgroups and links are ready.
 func (c Config) startInit(terminal *os.File) (*exec.Cmd, error) {
 	wait, proceed, err := os.Pipe()
 	if err != nil {
@@ -112,10 +112,10 @@ func (c Config) startInit(terminal *os.File) (*exec.Cmd, error) {
 	return child, err
 }
 
-// connectLinks creates the links of a machine.
+// connectLinks creates the network links of a machine.
 func (c Config) connectLinks(pid int) error {
 	for _, nic := range c.NICs {
-		_ = IP(c.NetNS, "link", "delete", nic.Port) // of a killed machine
+		_ = IP(c.NetNS, "link", "delete", nic.Port) // a link left by a killed machine
 		err := IP(c.NetNS, "link", "add", nic.Port, "type", "veth", "peer", "name", nic.Name, "address", nic.MAC,
 			"netns", fmt.Sprint(pid))
 		if err == nil && nic.Bridge != "" {
@@ -130,7 +130,8 @@ func (c Config) connectLinks(pid int) error {
 	return nil
 }
 
-// parseEnding interprets the death of init: the kernel ends it with a different signal for each kind of reboot(2).
+// parseEnding derives the ending from the death of init. The kernel ends init with a different signal for each kind of
+// reboot(2).
 func parseEnding(err error) Ending {
 	exited, ok := err.(*exec.ExitError) //nolint:errorlint // Wait returns it as it is
 	if !ok {
@@ -149,7 +150,7 @@ func parseEnding(err error) Ending {
 	return Cut
 }
 
-// openTerminal opens a new terminal: one end reads the machine's output, the other is in the machine.
+// openTerminal opens a new terminal. The console reads the machine's output, and the terminal is in the machine.
 func openTerminal() (console, terminal *os.File, err error) {
 	console, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {

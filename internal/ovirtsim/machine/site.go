@@ -12,21 +12,23 @@ import (
 	"time"
 )
 
-// Site holds the common resources of a process's machines. They are removed with it.
+// Site holds the resources that the machines of a process share. These resources end with the process.
 type Site struct {
-	// Group is the parent cgroup of the machines, and Dir the folder with their disks; each may be "".
+	// Group is the parent cgroup of the machines, and Dir is the folder with their disks. Each may be "".
 	Group, Dir string
-	// Loops is the folder with the files of disks. Their loop devices are detached; "" for none.
+	// Loops is the folder with the files of disks. Removing the site detaches the loop devices of these files; "" means
+	// no folder.
 	Loops string
-	// NetNS is the network namespace with their networks; "" for this process's. Made reports that it was created for
-	// them. In other namespaces, the links with the prefix Links are removed; "" means none.
+	// NetNS is the network namespace with the machines' networks; "" means the namespace of this process. Made reports
+	// that the namespace was created for these machines. In other namespaces, Remove deletes the links with the prefix
+	// Links; "" means none.
 	NetNS string
 	Made  bool
 	Links string
 }
 
-// StartCleaner starts a separate process, the cleaner. The cleaner removes the site after a call of the returned
-// function, or after the end of this process for any reason. The function waits until nothing is left.
+// StartCleaner starts a separate process, the cleaner. The cleaner removes the site when the returned function is
+// called, or when this process ends for any reason. The function waits until the site is removed.
 func (s Site) StartCleaner() (func() error, error) {
 	content, err := json.Marshal(s)
 	if err != nil {
@@ -36,7 +38,7 @@ func (s Site) StartCleaner() (func() error, error) {
 	cleaner := exec.Command("/proc/self/exe") //nolint:noctx // it ends after this process
 	cleaner.Args = []string{cleanerName}
 	cleaner.Stderr = os.Stderr
-	cleaner.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // protects it from keyboard interrupts
+	cleaner.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so keyboard interrupts do not reach it
 	input, err := cleaner.StdinPipe()
 	if err == nil {
 		err = cleaner.Start()
@@ -55,7 +57,7 @@ func (s Site) StartCleaner() (func() error, error) {
 	}, nil
 }
 
-// runCleaner runs the cleaner.
+// runCleaner is the cleaner's main function.
 func runCleaner() error {
 	var site Site
 	decoder := json.NewDecoder(os.Stdin)
@@ -70,7 +72,7 @@ func runCleaner() error {
 	return site.Remove()
 }
 
-// Remove removes the site, once the kernel has ended the processes in its groups.
+// Remove removes the site after the kernel has ended the processes in the site's groups.
 func (s Site) Remove() error {
 	var problems []error
 
@@ -96,7 +98,7 @@ func (s Site) Remove() error {
 	return errors.Join(problems...)
 }
 
-// removeLinks removes the bridges of networks. The machines' links end with them.
+// removeLinks removes the bridges of networks. The machines' links disappear with the bridges.
 func (s Site) removeLinks() error {
 	args := []string{"-json", "link", "show", "type", "bridge"}
 	if s.NetNS != "" {
@@ -126,7 +128,7 @@ func (s Site) removeLinks() error {
 	return errors.Join(problems...)
 }
 
-// EnsureNetNS creates a named network namespace, unless it exists, and reports whether it was created.
+// EnsureNetNS creates a named network namespace if it does not exist, and reports whether it did.
 func EnsureNetNS(name string) (made bool, err error) {
 	if _, err := os.Stat("/run/netns/" + name); err == nil {
 		return false, nil
@@ -139,11 +141,12 @@ func EnsureNetNS(name string) (made bool, err error) {
 	return true, IP(name, "link", "set", "lo", "up")
 }
 
-// SiteAddress is the machines' address for services in the namespace of SetUpSite.
+// SiteAddress is the address at which machines reach services in the namespace of SetUpSite.
 const SiteAddress = "10.196.0.1"
 
-// SetUpSite prepares this process's new network namespace for programs of a management plane: a loopback, an address,
-// and a default route leading nowhere. The networks of machines are in the same namespace.
+// SetUpSite prepares this process's new network namespace for the programs of a management plane. It sets up the
+// loopback interface, an address, and a default route that leads nowhere. The networks of machines are in the same
+// namespace.
 func SetUpSite() error {
 	const site = "site"
 

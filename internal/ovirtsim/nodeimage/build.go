@@ -22,7 +22,8 @@ type build struct {
 	images    []string
 }
 
-// runSteps builds the root file system first, because kube-proxy's image takes files of Debian from it.
+// runSteps builds the image. It starts with the root file system, because kube-proxy's image takes files of Debian from
+// it.
 func (b *build) runSteps(ctx context.Context) error {
 	if err := b.linkRootFS(ctx); err != nil {
 		return err
@@ -42,20 +43,20 @@ func (b *build) runSteps(ctx context.Context) error {
 
 func (b *build) rootPath(path string) string { return filepath.Join(b.dir, "rootfs", path) }
 
-// masked are units never started: timers.
+// masked are timer units that never start.
 var masked = []string{
 	"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "fstrim.timer",
 }
 
-// wanted are units started at boot, and disabled are units only for user data to start.
+// wanted are units that start at boot. disabled are units that only user data starts.
 var (
 	wanted   = []string{"containerd", "kubelet", "systemd-networkd", "systemd-resolved"}
 	disabled = []string{"keepalived", "haproxy", "nginx", "NetworkManager", "NetworkManager-wait-online"}
 )
 
-// linkRootFS links the files of Debian and adds programs and files.
+// linkRootFS links the files of Debian into the image, and adds programs and files.
 func (b *build) linkRootFS(ctx context.Context) error {
-	// All images share the files of the base: replace them, and never write to them.
+	// All images share the files of the base. Therefore, replace such a file instead of writing to it.
 	if err := runProgram(ctx, "cp", "--archive", "--link", b.base, b.rootPath("")); err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func (b *build) linkRootFS(ctx context.Context) error {
 	return errors.Join(b.configureUnits(), b.removeIdentity())
 }
 
-// copyFile copies a file to a place in the root file system.
+// copyFile copies a file into the root file system.
 func (b *build) copyFile(to, from string, mode fs.FileMode) error {
 	source, err := os.Open(from)
 	if err != nil {
@@ -90,7 +91,7 @@ func (b *build) copyFile(to, from string, mode fs.FileMode) error {
 	return b.writeFile(to, source, mode)
 }
 
-// writeFile writes a file of the root file system, replacing an existing one.
+// writeFile writes a file in the root file system, and replaces an existing file.
 func (b *build) writeFile(to string, content io.Reader, mode fs.FileMode) error {
 	path := b.rootPath(to)
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), removeIfExists(path)); err != nil {
@@ -116,7 +117,7 @@ func removeIfExists(path string) error {
 	return nil
 }
 
-// linkFile creates a symbolic link in the root file system, replacing an existing file.
+// linkFile creates a symbolic link in the root file system, and replaces an existing file.
 func (b *build) linkFile(to, target string) error {
 	path := b.rootPath(to)
 	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), removeIfExists(path), os.Symlink(target, path))
@@ -144,7 +145,7 @@ func (b *build) putFiles() error {
 	})
 }
 
-// configureUnits configures the units to start.
+// configureUnits configures which units start.
 func (b *build) configureUnits() error {
 	const (
 		folder = "/etc/systemd/system/"
@@ -165,7 +166,7 @@ func (b *build) configureUnits() error {
 		problems = append(problems, b.linkFile(wants+name+".service", target))
 	}
 
-	for _, name := range []string{"pods.path", "pods.service"} { // the networks may be known at boot
+	for _, name := range []string{"pods.path", "pods.service"} { // the networks may already be known at boot
 		problems = append(problems, b.linkFile(wants+name, folder+name))
 	}
 
@@ -181,7 +182,7 @@ func (b *build) configureUnits() error {
 	return errors.Join(problems...)
 }
 
-// removeIdentity removes the files recreated by machines at their first boot.
+// removeIdentity removes the files that each machine creates again at its first boot.
 func (b *build) removeIdentity() error {
 	keys, err := filepath.Glob(b.rootPath("/etc/ssh/ssh_host_*"))
 	if err != nil {
@@ -201,7 +202,7 @@ func (b *build) removeIdentity() error {
 	return errors.Join(problems...)
 }
 
-// importScript runs containerd on the unmodified root file system, and imports an archive with it.
+// importScript runs containerd in the unmodified root file system, and imports an archive with it.
 const importScript = `set -e
 mount -t tmpfs tmpfs "$SCRATCH"
 mkdir "$SCRATCH/upper" "$SCRATCH/work" "$SCRATCH/root"
@@ -224,7 +225,7 @@ kill "$daemon"
 wait "$daemon" || true
 `
 
-// importImages has containerd unpack the archive of images into the store.
+// importImages lets containerd unpack the archive of images into the store.
 func (b *build) importImages(ctx context.Context, archive string) error {
 	store, scratch := filepath.Join(b.dir, "store"), filepath.Join(b.dir, "scratch")
 	if err := errors.Join(os.Mkdir(store, 0o711), os.Mkdir(scratch, 0o755)); err != nil {

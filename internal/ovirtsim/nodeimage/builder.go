@@ -25,9 +25,9 @@ import (
 // suite is the Debian release.
 const suite = "bookworm"
 
-// packages are the Debian packages beyond the required ones: systemd as PID 1, cloud-init, the tools called by kubeadm
-// and kubelets, and the services configured by this provider's user data. python3-cffi-backend is listed, because
-// debootstrap does not resolve the virtual package in cloud-init's dependencies.
+// packages are the Debian packages beyond the required ones: systemd as PID 1, cloud-init, and the tools that kubeadm
+// and kubelets call. They include the services that this provider's user data configures. python3-cffi-backend is
+// explicit, because debootstrap does not resolve the virtual package in cloud-init's dependencies.
 var packages = []string{
 	"systemd", "systemd-sysv", "systemd-resolved", "dbus", "udev", "kmod", "libpam-systemd", "procps", "util-linux",
 	"mount", "netbase", "ca-certificates", "sudo", "curl", "openssh-server", "iproute2", "iputils-ping", "nftables",
@@ -35,15 +35,15 @@ var packages = []string{
 	"nginx-light", "libnginx-mod-stream", "network-manager",
 }
 
-// files are the files of the image beyond packages and programs.
+// files are the files of the image that are neither packages nor programs.
 //
 //go:embed files
 var files embed.FS
 
-// Hello is the container image of a program answering on HTTP port 8080 with the name of its pod.
+// Hello is the container image of a program that answers on HTTP port 8080 with the name of its pod.
 const Hello = "localhost/hello:v1"
 
-// layout changes with the processing of an image's inputs.
+// layout changes whenever the code processes the inputs of an image differently.
 const layout = "3"
 
 // pauseImage is the placeholder for the sandbox image in the configuration of containerd.
@@ -52,13 +52,13 @@ const pauseImage = "PAUSE_IMAGE"
 // Image is a built image.
 type Image struct {
 	dir string
-	// Kubernetes is the version of its programs, such as v1.36.3.
+	// Kubernetes is the version of the image's programs, such as v1.36.3.
 	Kubernetes string `json:"kubernetes"`
 	// Pause is the name of a container image that does nothing.
 	Pause string `json:"pause"`
 	// CoreDNS is the name of the container image for the cluster's DNS.
 	CoreDNS string `json:"coreDNS"`
-	// Ignition reports that it includes Ignition: libblkid was available during the build.
+	// Ignition reports whether the image includes Ignition. It does if libblkid was available during the build.
 	Ignition bool `json:"ignition"`
 }
 
@@ -92,27 +92,27 @@ func (i Image) recordPath() string { return filepath.Join(i.dir, "image.json") }
 // Dir returns the folder of the image.
 func (i Image) Dir() string { return i.dir }
 
-// RootFS returns the folder of the root file system. Nobody writes to it.
+// RootFS returns the folder of the root file system. Callers must not write to it.
 func (i Image) RootFS() string { return filepath.Join(i.dir, "rootfs") }
 
-// Store returns the folder copied to /var/lib/containerd of each machine.
+// Store returns the folder that each machine copies to its /var/lib/containerd.
 func (i Image) Store() string { return filepath.Join(i.dir, "store") }
 
 // Builder builds images.
 type Builder struct {
 	Tools *toolchain.Toolchain
-	// Kubernetes is the tools module with the Kubernetes source. Empty means node; nodebefore is the previous patch
+	// Kubernetes is the tools module with the source of Kubernetes. Empty means node; nodebefore has the previous patch
 	// version.
 	Kubernetes string
-	// Say is called with lines for humans.
+	// Say receives progress messages for users.
 	Say func(format string, args ...any)
 }
 
-// Check returns an error if this machine cannot build an image, or run machines from one.
+// Check returns an error if this host cannot build an image, or cannot run machines from an image.
 func Check() error { return machine.Check("debootstrap", "unshare", "chroot") }
 
-// EnsureTested builds the boot images of tests, the newest and the previous patch version, and the other programs tests
-// run on them.
+// EnsureTested builds the boot images for tests: the newest patch version, and the previous one. It also builds the
+// other programs that tests run on them.
 func EnsureTested(ctx context.Context, builder Builder) (newest, before Image, err error) {
 	for _, module := range []string{"certmanager", "csi"} {
 		if err := builder.Tools.Build(ctx, module); err != nil {
@@ -130,13 +130,13 @@ func EnsureTested(ctx context.Context, builder Builder) (newest, before Image, e
 	return newest, before, err
 }
 
-// EnsureImage builds the image unless it is in the cache. It needs root.
+// EnsureImage returns the image from the cache, or builds it. It must run as root.
 func (b *Builder) EnsureImage(ctx context.Context) (Image, error) {
 	if err := Check(); err != nil {
 		return Image{}, err
 	}
 
-	// The content of an image is for all users of a machine.
+	// All users of a machine may read the content of an image.
 	defer syscall.Umask(syscall.Umask(0o022))
 
 	programs, err := b.ensurePrograms(ctx)
@@ -183,15 +183,15 @@ func (b *Builder) EnsureImage(ctx context.Context) (Image, error) {
 	return Open(dir)
 }
 
-// runCached creates a folder of the cache, named by its inputs, unless it exists. An interrupted step leaves no folder
-// under the final name.
+// runCached creates a folder of the cache if it does not exist. The inputs of the step determine the folder's name. An
+// interrupted step leaves no folder under the final name.
 func (b *Builder) runCached(
 	ctx context.Context, name string, inputs []string, make func(ctx context.Context, dir string) error,
 ) (string, error) {
 	sum := sha256.Sum256([]byte(strings.Join(inputs, "\n")))
 	dir := filepath.Join(toolchain.CacheDir(), "node", name+"-"+hex.EncodeToString(sum[:6]))
 	if _, err := os.Stat(dir); err == nil {
-		return dir, os.Chtimes(dir, time.Now(), time.Now()) // see prune
+		return dir, os.Chtimes(dir, time.Now(), time.Now()) // pruneCache uses this time
 	}
 
 	temporary := fmt.Sprintf("%s.%d", dir, os.Getpid())
@@ -216,8 +216,9 @@ func (b *Builder) runCached(
 	return dir, pruneCache(filepath.Dir(dir), name)
 }
 
-// kept is the number of results of a step to keep, regardless of their age. Others are removed once unused for this
-// time. An image has more than a gigabyte, and machines may run on it for up to a day.
+// kept is the number of results that the cache keeps for each step, regardless of their age. It removes other results
+// after they were unused for the time unused. An image has more than a gigabyte, and machines may run on it for up to a
+// day.
 const (
 	kept   = 4
 	unused = 24 * time.Hour
@@ -253,17 +254,17 @@ func pruneCache(cache, name string) error {
 	return nil
 }
 
-// bootstrapDebian unpacks and configures the packages in new namespaces: processes and mounts of a package end with
-// them.
+// bootstrapDebian unpacks and configures the packages in new namespaces. The processes and mounts of a package end with
+// the namespaces.
 func (b *Builder) bootstrapDebian(ctx context.Context, dir string) error {
 	return runProgram(ctx, "unshare", "--mount", "--pid", "--fork", "--mount-proc", "debootstrap", "--variant=minbase",
 		"--include="+strings.Join(packages, ","), suite, filepath.Join(dir, "rootfs"))
 }
 
-// programs are executables by name.
+// programs maps the names of programs to the paths of their executables.
 type programs map[string]string
 
-// programDirs returns the folders of the programs. They change with the versions.
+// programDirs returns the folders of the programs. The names of these folders change with the programs' versions.
 func (p programs) programDirs() []string {
 	var out []string
 	for _, name := range []string{
@@ -279,12 +280,12 @@ const (
 	// bin and plugins are folders of the root file system.
 	bin     = "/usr/bin"
 	plugins = "/opt/cni/bin"
-	// contained is the place of programs only in container images.
+	// contained is the place of programs that are only in container images.
 	contained = ""
 )
 
-// nodePrograms are the programs of a node and their places, by the tools module containing them; "" is Kubernetes'
-// module.
+// nodePrograms are the programs of a node with their places, by the tools module that contains them. The key "" is the
+// module of Kubernetes.
 var nodePrograms = map[string]map[string]string{
 	"": {
 		"kube-apiserver":          contained,
@@ -311,7 +312,7 @@ var nodePrograms = map[string]map[string]string{
 	"ignition":     {"ignition": bin},
 }
 
-// canBuildIgnition reports whether this machine has the C library required by Ignition.
+// canBuildIgnition reports whether this host has the C library that Ignition requires.
 func canBuildIgnition() bool {
 	_, header := os.Stat("/usr/include/blkid/blkid.h")
 	_, compiler := exec.LookPath("cc")
@@ -319,7 +320,7 @@ func canBuildIgnition() bool {
 	return header == nil && compiler == nil
 }
 
-// ensurePrograms builds the programs missing from Debian.
+// ensurePrograms builds the programs that Debian does not have.
 func (b *Builder) ensurePrograms(ctx context.Context) (programs, error) {
 	out := programs{}
 
@@ -359,10 +360,10 @@ func (b *Builder) ensurePrograms(ctx context.Context) (programs, error) {
 	return out, nil
 }
 
-// ownPrograms are container image programs with their source beside this file.
+// ownPrograms are programs of container images. Their source is next to this file.
 var ownPrograms = []string{"pause", "hello"}
 
-// ensureOwnProgram builds one of them.
+// ensureOwnProgram builds one of ownPrograms.
 func (b *Builder) ensureOwnProgram(ctx context.Context, name string) (string, error) {
 	source, err := os.ReadFile(filepath.Join(b.Tools.Root(), "internal", "ovirtsim", "nodeimage", name, "main.go"))
 	if err != nil {
@@ -380,7 +381,7 @@ func (b *Builder) ensureOwnProgram(ctx context.Context, name string) (string, er
 	return filepath.Join(dir, name), err
 }
 
-// queryImageNames returns the container images required by kubeadm.
+// queryImageNames returns the names of the container images that kubeadm requires.
 func queryImageNames(ctx context.Context, p programs) ([]string, error) {
 	version, err := exec.CommandContext(ctx, p["kubeadm"], "version", "-o", "short").Output()
 	if err != nil {
@@ -396,7 +397,7 @@ func queryImageNames(ctx context.Context, p programs) ([]string, error) {
 	return strings.Fields(string(list)), nil
 }
 
-// versionOf returns the Kubernetes version of images.
+// versionOf returns the Kubernetes version in the names of images.
 func versionOf(names []string) string {
 	_, tag, _ := strings.Cut(nameOf(names, "kube-apiserver"), ":")
 	return tag
@@ -413,7 +414,7 @@ func nameOf(names []string, program string) string {
 	return ""
 }
 
-// contentOf returns the content of all files as one text.
+// contentOf returns the contents of all files as one text.
 func contentOf(of fs.FS) string {
 	var out strings.Builder
 

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestStepsAreKeptByTheirInputs runs each step once, and keeps the most recently used results.
+// TestStepsAreKeptByTheirInputs runs each step once, and verifies that the cache keeps the most recently used results.
 func TestStepsAreKeptByTheirInputs(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 
@@ -47,7 +47,7 @@ func TestStepsAreKeptByTheirInputs(t *testing.T) {
 	}
 }
 
-// TestAStepThatFailsLeavesNothing expects a failed step to be tried again.
+// TestAStepThatFailsLeavesNothing verifies that the next call tries a failed step again.
 func TestAStepThatFailsLeavesNothing(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
@@ -63,7 +63,7 @@ func TestAStepThatFailsLeavesNothing(t *testing.T) {
 	check.Equal(t, "what is left", len(left), 0)
 }
 
-// TestOpen rejects a folder without an image.
+// TestOpen verifies that Open rejects a folder without an image.
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Open(dir)

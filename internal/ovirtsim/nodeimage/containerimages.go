@@ -24,20 +24,22 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// binDir is the folder of programs in container images. kubeadm's manifests call them by name.
+// binDir is the folder of programs in container images. kubeadm's manifests call the programs by name.
 const binDir = "/usr/local/bin/"
 
-// proxyPrograms are the programs called by kube-proxy, and proxyLibraries the libraries these load dynamically.
+// proxyPrograms are the programs that kube-proxy calls. proxyLibraries are libraries that these programs load at run
+// time.
 var (
 	proxyPrograms  = []string{"/usr/sbin/nft", "/usr/sbin/xtables-nft-multi", "/usr/sbin/conntrack"}
 	proxyLibraries = "/usr/lib/*/xtables/*.so"
-	// proxyNames are other names of the second of these programs.
+	// proxyNames are other names of the second program in proxyPrograms.
 	proxyNames = []string{
 		"iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore",
 	}
 )
 
-// writeImages writes an archive with all images required by kubeadm: one program each, with its dependencies.
+// writeImages writes an archive with all images that kubeadm requires. Each image contains one program with its
+// dependencies.
 func (b *build) writeImages(ctx context.Context, archive string) error {
 	images := map[name.Reference]v1.Image{}
 
@@ -63,7 +65,7 @@ func (b *build) containerImage(ctx context.Context, program string) (v1.Image, e
 		return nil, err
 	}
 
-	if err := t.addLink("/"+program, binDir+program); err != nil { // the path of some in published images
+	if err := t.addLink("/"+program, binDir+program); err != nil { // in published images, some programs have this path
 		return nil, err
 	}
 
@@ -76,7 +78,7 @@ func (b *build) containerImage(ctx context.Context, program string) (v1.Image, e
 	return t.toImage(v1.Config{Entrypoint: []string{binDir + program}})
 }
 
-// ContainerImage returns an image of executables: files of this machine by their paths in the image.
+// ContainerImage returns an image with executables. The map holds the files of this host by their paths in the image.
 func ContainerImage(config v1.Config, executables map[string]string) (v1.Image, error) {
 	t := newTree()
 
@@ -89,7 +91,7 @@ func ContainerImage(config v1.Config, executables map[string]string) (v1.Image, 
 	return t.toImage(config)
 }
 
-// addProxyPrograms adds the programs called by kube-proxy, with their libraries.
+// addProxyPrograms adds the programs that kube-proxy calls, with their libraries.
 func (b *build) addProxyPrograms(ctx context.Context, t *tree) error {
 	loaded, err := filepath.Glob(b.rootPath(proxyLibraries))
 	if err != nil {
@@ -126,7 +128,7 @@ func (b *build) addProxyPrograms(ctx context.Context, t *tree) error {
 	return nil
 }
 
-// librariesOf returns the shared libraries of executables in the root file system, with the loader.
+// librariesOf returns the shared libraries that executables in the root file system need, and the loader.
 func (b *build) librariesOf(ctx context.Context, paths []string) ([]string, error) {
 	command := exec.CommandContext(ctx, "chroot", append([]string{b.rootPath(""), "ldd"}, paths...)...)
 	output, err := command.Output()

@@ -1,7 +1,7 @@
-// Package nodeimage builds the boot image of simulated machines: Debian with systemd and cloud-init, and the programs
-// of a Kubernetes node. All of it is unmodified and from Debian's packages or Go modules.
+// Package nodeimage builds the boot image of simulated machines. It contains Debian with systemd and cloud-init, and
+// the programs of a Kubernetes node. All of them are unmodified, and come from Debian's packages or from Go modules.
 //
-// An image is a folder. rootfs is the root file system, shared by machines and never written. store is the content of
-// /var/lib/containerd, with the container images of kubeadm. Each step is cached by its inputs, so that a new version
-// of a program does not unpack Debian again.
+// An image is a folder. In it, rootfs is the root file system; machines share it and never write to it. The folder
+// store is the content of /var/lib/containerd, with kubeadm's container images. The cache keeps each step by its
+// inputs, so a new version of a program does not unpack Debian again.
 package nodeimage

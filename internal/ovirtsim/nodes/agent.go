@@ -12,7 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// agentInterval and nodeInterval are the intervals of the guest agent's checks of its network, and of its node.
+// agentInterval is the time between two checks of the network by the guest agent, and nodeInterval between two checks
+// of the node.
 const (
 	agentInterval = time.Second
 	nodeInterval  = 5 * time.Second
@@ -24,7 +25,7 @@ func (g *Guests) runAgent(
 ) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go g.watchNode(ctx, vmID, m) // a kubelet's API server may be slow to respond
+	go g.watchNode(ctx, vmID, m) // in another goroutine, because the kubelet's API server may respond slowly
 
 	ticker := time.NewTicker(agentInterval)
 	defer ticker.Stop()
@@ -45,7 +46,7 @@ func (g *Guests) runAgent(
 			continue
 		}
 
-		// Like QEMU's agent, ask the kernel alone, and no name server for a domain.
+		// Like QEMU's agent, this asks only the kernel for the name, and asks no name server for a domain.
 		name, err := m.RunCommand(ctx, "hostname")
 		if err != nil {
 			continue
@@ -59,7 +60,7 @@ func (g *Guests) runAgent(
 	}
 }
 
-// watchNode updates the record of a machine's node, until ctx ends.
+// watchNode updates the record of a machine's node until ctx ends.
 func (g *Guests) watchNode(ctx context.Context, vmID string, m *machine.Machine) {
 	for {
 		select {
@@ -79,7 +80,7 @@ func (g *Guests) watchNode(ctx context.Context, vmID string, m *machine.Machine)
 	}
 }
 
-// queryInterfaces returns the interfaces of a machine with addresses, except the loopback.
+// queryInterfaces returns those interfaces of a machine that have addresses, except the loopback.
 func queryInterfaces(ctx context.Context, m *machine.Machine) ([]store.ReportedInterface, error) {
 	output, err := m.RunCommand(ctx, "ip", "-json", "address")
 	if err != nil {
@@ -125,7 +126,7 @@ test -f /etc/kubernetes/manifests/kube-apiserver.yaml && echo yes || echo no
 kubectl --kubeconfig /etc/kubernetes/kubelet.conf get node "$(hostname)" --request-timeout=2s \
   -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}'`
 
-// queryNode returns the machine's Kubernetes node, in the machine's own view. It returns nil if the machine is no node.
+// queryNode returns the Kubernetes node as the machine itself sees it, or nil if the machine is no node.
 func queryNode(ctx context.Context, m *machine.Machine) *api.GuestNode {
 	ctx, cancel := context.WithTimeout(ctx, nodeInterval)
 	defer cancel()
@@ -149,7 +150,7 @@ func parseNode(output string) *api.GuestNode {
 	return out
 }
 
-// Node returns the VM's Kubernetes node as last seen by its agent. Its readiness is Unknown while the VM is off.
+// Node returns the VM's Kubernetes node as its agent last saw it. While the VM is off, the node's readiness is Unknown.
 func (g *Guests) Node(vmID string) (api.GuestNode, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 )
 
-// plugLimit limits the duration of a disk change.
+// plugLimit limits the duration of a change of disks.
 const plugLimit = 30 * time.Second
 
-// diskFile returns the file of a disk. Several VMs may use it in turn.
+// diskFile returns the file of a disk. Several VMs may use the disk one after another.
 func (g *Guests) diskFile(diskID string) string { return filepath.Join(g.options.Dir, "data", diskID) }
 
 // openDisks returns a machine's initial block devices.
@@ -41,8 +41,8 @@ func (g *Guests) openDisks(vm api.GuestVM) ([]machine.Disk, error) {
 	return slices.Collect(maps.Values(g.disks[vm.ID])), nil
 }
 
-// openDisk creates the block device of a disk; g.mu must be held. Its name is the same as on an engine's guests: the
-// boot disk is the first one.
+// openDisk creates the block device of a disk. The caller must hold g.mu. The device has the same name as in the guests
+// of an engine, where the boot disk is the first disk.
 func (g *Guests) openDisk(vmID string, disk api.GuestDisk) (machine.Disk, error) {
 	prefix, id := "sd", "scsi-0QEMU_QEMU_HARDDISK_"+disk.ID
 	switch {
@@ -93,7 +93,7 @@ func (g *Guests) closeDisks(vmID string) {
 	}
 }
 
-// closeAll is like closeDisks; g.mu must be held.
+// closeAll is like closeDisks, but the caller must hold g.mu.
 func (g *Guests) closeAll(vmID string) error {
 	var problems []error
 	for _, disk := range g.disks[vmID] {
@@ -105,7 +105,7 @@ func (g *Guests) closeAll(vmID string) error {
 	return errors.Join(problems...)
 }
 
-// SetDisks plugs disks into a running machine, and unplugs others.
+// SetDisks plugs new disks into a running machine, and unplugs all other disks.
 func (g *Guests) SetDisks(vmID string, disks []api.GuestDisk) {
 	g.mu.Lock()
 	g.changed[vmID] = disks
@@ -113,7 +113,7 @@ func (g *Guests) SetDisks(vmID string, disks []api.GuestDisk) {
 	g.applyChangedDisks(vmID)
 }
 
-// applyChangedDisks applies the last call of SetDisks once the machine of the VM runs.
+// applyChangedDisks applies the last call of SetDisks after the VM's machine has started.
 func (g *Guests) applyChangedDisks(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -130,7 +130,7 @@ func (g *Guests) applyChangedDisks(vmID string) {
 	}
 }
 
-// plugDisks adds missing disks to a machine, and removes unwanted ones; g.mu must be held.
+// plugDisks plugs missing disks into a machine, and unplugs unwanted ones. The caller must hold g.mu.
 func (g *Guests) plugDisks(m *machine.Machine, vmID string, wanted []api.GuestDisk) error {
 	ctx, cancel := context.WithTimeout(g.ctx, plugLimit)
 	defer cancel()

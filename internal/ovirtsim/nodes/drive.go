@@ -17,17 +17,17 @@ type member struct {
 	value any
 }
 
-// object is a JSON object with ordered members, in the order of an engine's output.
+// object is a JSON object whose members have the order of an engine's output.
 type object []member
 
-// addMember adds a member with a text. It omits an empty one.
+// addMember adds a member with a text, unless the text is empty.
 func (o *object) addMember(name, value string) {
 	if value != "" {
 		*o = append(*o, member{name, value})
 	}
 }
 
-// encodeValue encodes a value like an engine: objects over several lines, lists in one.
+// encodeValue encodes a value like an engine: objects on several lines, lists on one line.
 func encodeValue(value any, indent string) string {
 	const step = "  "
 	var parts []string
@@ -47,14 +47,14 @@ func encodeValue(value any, indent string) string {
 		return "[ " + strings.Join(parts, ", ") + " ]"
 	}
 
-	out, _ := json.Marshal(value) // a string
+	out, _ := json.Marshal(value) // the value is a string
 
 	return string(out)
 }
 
-// driveFiles returns the files of a VM's config drive by path. They equal a recording of an engine 4.5.8 to the byte.
-// DNS servers and search domains were not recorded: their place comes from the sources of the engine. Passwords, users,
-// time zones and SSH keys of an initialization are omitted.
+// driveFiles returns the files of a VM's config drive by path. The files equal those of a recorded engine 4.5.8 byte
+// for byte. No recording shows DNS servers and search domains: their place comes from the engine's sources. It omits
+// passwords, users, time zones and SSH keys of an initialization.
 func driveFiles(vm api.GuestVM) map[string]string {
 	const latest = "openstack/latest/"
 
@@ -74,8 +74,8 @@ func driveFiles(vm api.GuestVM) map[string]string {
 	return out
 }
 
-// userData returns the engine's user data. For Ignition, it is the custom script, parsed and encoded again as JSON. For
-// cloud-init, it is the engine's own document followed by the custom script.
+// userData returns the user data as the engine writes it. For Ignition, this is the custom script, parsed and encoded
+// again as JSON. For cloud-init, this is the engine's own document and then the custom script.
 func userData(vm api.GuestVM) string {
 	if vm.Ignition {
 		return ignitionOutput(vm.UserData, vm.HostName)
@@ -95,7 +95,7 @@ chpasswd:
 ` + vm.UserData
 }
 
-// networkData returns the NIC configurations and DNS servers. It is empty if there are none.
+// networkData returns the NIC configurations and DNS servers, or an empty object if there are none.
 func networkData(vm api.GuestVM) object {
 	var (
 		links, networks, services []any
@@ -135,7 +135,7 @@ func networkData(vm api.GuestVM) object {
 	return out
 }
 
-// networkConfig returns the configuration of one family of a NIC, or nil.
+// networkConfig returns a NIC's configuration of one address family, or nil.
 func networkConfig(vm api.GuestVM, name, family, protocol, address, netmask, gateway string) object {
 	kind := map[string]string{"dhcp": family + "_dhcp", "static": family}[protocol]
 	if kind == "" {
@@ -178,8 +178,8 @@ func toAnySlice(texts []string) []any {
 	return out
 }
 
-// WriteDrive writes the drive of a run into a folder, replacing an existing one. It returns the folder, or "" for a run
-// without a drive.
+// WriteDrive writes the drive of a run into a folder, and replaces an existing drive. It returns the folder, or "" for
+// a run without a drive.
 func WriteDrive(vm api.GuestVM, dir string) (string, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return "", err

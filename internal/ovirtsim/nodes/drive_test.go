@@ -24,13 +24,13 @@ func recordedDrive(t *testing.T, name string) map[string]string {
 	return out
 }
 
-// TestTheDriveIsThatOfAnEngine compares the drive, to the byte, with the output of an engine 4.5.8 to libvirt for the
-// same VM.
+// TestTheDriveIsThatOfAnEngine compares the drive byte for byte with the drive that an engine 4.5.8 passed to libvirt
+// for the same VM.
 func TestTheDriveIsThatOfAnEngine(t *testing.T) {
 	recorded := recordedDrive(t, "cloud-init")
 	_, script, _ := strings.Cut(recorded["openstack/latest/user_data"], "  expire: false\n")
 	check.Equal(t, "the files", driveFiles(api.GuestVM{
-		DriveID:  "8df586f6-0732-4a2f-88fd-13ee06163618", // new with each start
+		DriveID:  "8df586f6-0732-4a2f-88fd-13ee06163618", // each start has a new one
 		HostName: "md-kk6hw-jbdr9",
 		UserData: script,
 		NICs: []api.GuestNIC{{
@@ -40,7 +40,7 @@ func TestTheDriveIsThatOfAnEngine(t *testing.T) {
 	}), recorded)
 }
 
-// TestTheDriveForIgnitionIsThatOfAnEngine compares a drive for Ignition with a complete script.
+// TestTheDriveForIgnitionIsThatOfAnEngine compares a drive for Ignition whose script is complete.
 func TestTheDriveForIgnitionIsThatOfAnEngine(t *testing.T) {
 	recorded := recordedDrive(t, "ignition")
 	check.Equal(t, "the files", driveFiles(api.GuestVM{
@@ -54,8 +54,8 @@ func TestTheDriveForIgnitionIsThatOfAnEngine(t *testing.T) {
 	}), recorded)
 }
 
-// TestTheHostNameOfIgnition verifies that the host name is added to a script without one, as recorded from an engine.
-// The engine forgets a storage without files, according to its sources.
+// TestTheHostNameOfIgnition verifies that a script without a host name gets one, as in the recording of an engine.
+// According to the engine's sources, the engine drops a storage section without files.
 func TestTheHostNameOfIgnition(t *testing.T) {
 	const file = `{"filesystem":"root","path":"/etc/hostname","mode":420,"contents":{"source":"data:,rec-ign"}}`
 
@@ -79,7 +79,7 @@ func TestTheHostNameOfIgnition(t *testing.T) {
 	}
 }
 
-// TestNetworksOfADrive covers networks not recorded, according to the sources of the engine.
+// TestNetworksOfADrive covers networks that no recording contains, according to the engine's sources.
 func TestNetworksOfADrive(t *testing.T) {
 	for name, test := range map[string]struct {
 		vm   api.GuestVM
@@ -139,7 +139,7 @@ func TestNetworksOfADrive(t *testing.T) {
 	}
 }
 
-// TestARunWithoutADrive verifies that the drive of an earlier run is removed.
+// TestARunWithoutADrive verifies that a run without a drive removes the drive of an earlier run.
 func TestARunWithoutADrive(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "drive")
 	path, err := WriteDrive(api.GuestVM{DriveID: "one"}, dir)

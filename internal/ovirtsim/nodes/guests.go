@@ -20,13 +20,13 @@ import (
 
 // Options configure the environment of guests.
 type Options struct {
-	// Images for VMs to boot. The Kubernetes version of the VM's template selects one.
+	// Images are the images that VMs boot. The Kubernetes version of a VM's template selects the image.
 	Images []nodeimage.Image
-	// Dir is the folder of the VMs' disks.
+	// Dir is the folder with the VMs' disks.
 	Dir string
-	// NetNS is the network namespace with the networks of VMs; "" for this process's.
+	// NetNS is the network namespace with the VMs' networks; "" means the namespace of this process.
 	NetNS string
-	// Group is the name of the VMs' parent cgroup.
+	// Group is the name of the parent cgroup of all VMs.
 	Group string
 	// Log receives the guests' messages.
 	Log logr.Logger
@@ -41,24 +41,25 @@ type Guests struct {
 	boots sync.WaitGroup
 
 	mu sync.Mutex
-	// running are the machines by VM ID, nodes the nodes last seen by their agents, and bridges the bridges by network
-	// name.
+	// running holds the machines by VM ID, and nodes the nodes that their agents last saw. bridges holds the bridges by
+	// the name of the network.
 	running map[string]*machine.Machine
-	// disks are the plugged disks of running VMs, by the IDs of both. changed are the wanted disks of VMs without a
-	// running machine.
+	// disks holds the plugged disks of running VMs, by the IDs of the VM and the disk. changed holds the wanted disks
+	// of VMs whose machine does not run yet.
 	disks   map[string]map[string]machine.Disk
 	changed map[string][]api.GuestDisk
 	nodes   map[string]*api.GuestNode
 	bridges map[string]string
-	// turns are held by VMs with a machine: one machine must end before the next starts.
+	// turns holds a lock for each VM, because one machine must end before the next one starts.
 	turns map[string]*sync.Mutex
-	// ports counts all links so far. Names are not reused, because the kernel removes links with a delay.
+	// ports counts all links so far, for their names. Names are never used again, because the kernel removes links with
+	// a delay.
 	ports int
 }
 
 var _ api.Guest = &Guests{}
 
-// New returns the guests of an engine. Call machine.Main before.
+// New returns the guests of an engine. Programs must call machine.Main before.
 func New(options Options) *Guests {
 	g := &Guests{
 		options: options,
@@ -74,7 +75,7 @@ func New(options Options) *Guests {
 	return g
 }
 
-// Boot runs the machine of a VM. A machine rebooting by itself finds the same drive.
+// Boot runs the machine of a VM. A machine that reboots by itself finds the same drive.
 func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func(store.AgentReport)) error {
 	leave, ok := g.waitForTurn(vm.ID)
 	if !ok {
@@ -101,10 +102,10 @@ func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func(store.Agen
 
 		g.setRunning(vm.ID, m)
 		g.applyChangedDisks(vm.ID)
-		stop := context.AfterFunc(ctx, m.CutPower) // regardless of the agent
+		stop := context.AfterFunc(ctx, m.CutPower) // even while the agent is busy
 		g.runAgent(ctx, vm.ID, m, ready)
 		stop()
-		m.CutPower() // in case it has not ended by itself
+		m.CutPower() // the machine may not have ended by itself
 		g.unsetRunning(vm.ID)
 		g.closeDisks(vm.ID)
 		g.options.Log.Info("A machine has ended", "vm", vm.Name, "how", m.How())
@@ -122,8 +123,8 @@ func (g *Guests) Boot(ctx context.Context, vm api.GuestVM, ready func(store.Agen
 	return nil
 }
 
-// waitForTurn waits until the last machine of a VM has ended. It returns false after Close. The returned function ends
-// the turn.
+// waitForTurn waits until the previous machine of a VM has ended. It returns false after Close. The returned function
+// ends the turn.
 func (g *Guests) waitForTurn(vmID string) (leave func(), ok bool) {
 	g.mu.Lock()
 	if g.ctx.Err() != nil {
@@ -149,21 +150,21 @@ func (g *Guests) waitForTurn(vmID string) (leave func(), ok bool) {
 	}, true
 }
 
-// setRunning records the machine of a VM.
+// setRunning records the running machine of a VM.
 func (g *Guests) setRunning(vmID string, m *machine.Machine) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running[vmID] = m
 }
 
-// unsetRunning removes the record of an ended machine.
+// unsetRunning removes the record of a VM's machine.
 func (g *Guests) unsetRunning(vmID string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.running, vmID)
 }
 
-// findMachine returns the machine of a VM, or nil if it is not running.
+// findMachine returns the running machine of a VM, or nil.
 func (g *Guests) findMachine(vmID string) *machine.Machine {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -174,7 +175,7 @@ func (g *Guests) findMachine(vmID string) *machine.Machine {
 // vmDir returns the folder of a VM.
 func (g *Guests) vmDir(vmID string) string { return filepath.Join(g.options.Dir, vmID) }
 
-// prepareConfig returns the configuration of a VM's machine. It removes the VM's former disks.
+// prepareConfig returns the configuration of a VM's machine. It removes what is left of the VM's former root disks.
 func (g *Guests) prepareConfig(vm api.GuestVM) (machine.Config, error) {
 	image, err := g.imageOf(vm)
 	if err != nil {
@@ -237,7 +238,7 @@ func (g *Guests) imageOf(vm api.GuestVM) (nodeimage.Image, error) {
 		"there are: %s", vm.KubernetesVersion, vm.Name, strings.Join(known, ", "))
 }
 
-// removeFormerDisks removes the former disks of the VM.
+// removeFormerDisks removes what is left of the VM's former root disks.
 func (g *Guests) removeFormerDisks(vm api.GuestVM) error {
 	entries, err := os.ReadDir(g.vmDir(vm.ID))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -261,10 +262,10 @@ func (g *Guests) Shutdown(vmID string) bool {
 	return m != nil && m.PowerOff() == nil
 }
 
-// HandleHalt does nothing: a machine ends with the context of its run.
+// HandleHalt does nothing, because a machine ends with the context of its run.
 func (g *Guests) HandleHalt(string) {}
 
-// HandleRemoval removes the disk of a VM, once its machine has ended.
+// HandleRemoval removes the disk of a VM after the VM's machine has ended.
 func (g *Guests) HandleRemoval(vmID string) {
 	go func() {
 		leave, ok := g.waitForTurn(vmID)
@@ -276,7 +277,7 @@ func (g *Guests) HandleRemoval(vmID string) {
 
 		g.mu.Lock()
 		delete(g.nodes, vmID)
-		delete(g.turns, vmID) // VM IDs are never reused
+		delete(g.turns, vmID) // no later VM has the same ID
 		g.mu.Unlock()
 
 		if err := os.RemoveAll(g.vmDir(vmID)); err != nil {
@@ -285,7 +286,7 @@ func (g *Guests) HandleRemoval(vmID string) {
 	}()
 }
 
-// SetNodeReady starts or stops the kubelet of a VM. A stopped kubelet does not report, and its node becomes Unknown.
+// SetNodeReady starts or stops the kubelet of a VM. A stopped kubelet does not report, so its node becomes Unknown.
 func (g *Guests) SetNodeReady(vmID, status, _ string) error {
 	m := g.findMachine(vmID)
 	if m == nil {
@@ -304,7 +305,7 @@ func (g *Guests) SetNodeReady(vmID, status, _ string) error {
 	return err
 }
 
-// Close cuts the power of all machines, and waits for their end.
+// Close cuts the power of all machines and waits until they have ended.
 func (g *Guests) Close() {
 	g.mu.Lock()
 	g.cancel()

@@ -35,7 +35,7 @@ func ignitionOutput(script, hostName string) string {
 	storage := parseMembers(config.findMember("storage"))
 	files := bytes.TrimSuffix(storage.findMember("files"), []byte("]"))
 
-	// An engine drops all other members of a storage without files.
+	// An engine drops all other members of a storage section without files.
 	switch {
 	case files == nil:
 		storage = rawObject{{"files", slices.Concat([]byte("["), file, []byte("]"))}}
@@ -52,7 +52,7 @@ func ignitionOutput(script, hostName string) string {
 
 const hostNamePath = "/etc/hostname"
 
-// hasHostName reports whether the script contains the file of the host name.
+// hasHostName reports whether the script contains the file with the host name.
 func hasHostName(script string) bool {
 	var config struct {
 		Storage struct{ Files []struct{ Path string } }
@@ -65,7 +65,7 @@ func hasHostName(script string) bool {
 	})
 }
 
-// rawObject is a single-line JSON object with ordered members.
+// rawObject is a JSON object on one line, with ordered members.
 type rawObject []rawMember
 
 type rawMember struct {

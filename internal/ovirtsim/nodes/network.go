@@ -8,10 +8,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/machine"
 )
 
-// LinkPrefix returns the name prefix of this process's bridges.
+// LinkPrefix returns the prefix of the names of this process's bridges.
 func LinkPrefix() string { return fmt.Sprintf("n%d.", os.Getpid()) }
 
-// connectNICs returns the network interfaces of a VM, on the bridges of their networks. An interface without a network
+// connectNICs returns the network interfaces of a VM, each on the bridge of its network. An interface without a network
 // has no bridge.
 func (g *Guests) connectNICs(vm api.GuestVM) ([]machine.NIC, error) {
 	g.mu.Lock()
@@ -36,8 +36,9 @@ func (g *Guests) connectNICs(vm api.GuestVM) ([]machine.NIC, error) {
 	return out, nil
 }
 
-// ensureBridge returns the bridge of a network, and creates a missing one with the network's router on it. Names
-// contain this process's number, because other processes may have networks in the same namespace. g.mu must be held.
+// ensureBridge returns the bridge of a network. It creates a missing bridge, and gives it the router's addresses. Names
+// contain the PID of this process, because other processes may have networks in the same namespace. The caller must
+// hold g.mu.
 func (g *Guests) ensureBridge(device api.GuestInterface) (string, error) {
 	if device.Network == "" {
 		return "", nil
@@ -56,7 +57,7 @@ func (g *Guests) ensureBridge(device api.GuestInterface) (string, error) {
 
 	for _, step := range append(steps, []string{"link", "set", name, "up"}) {
 		if err := machine.IP(g.options.NetNS, step...); err != nil {
-			_ = machine.IP(g.options.NetNS, "link", "delete", name) // a retry creates it again
+			_ = machine.IP(g.options.NetNS, "link", "delete", name) // so a retry creates it again
 
 			return "", fmt.Errorf("network %s: %w", device.Network, err)
 		}

@@ -20,16 +20,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// Options configure a plane. BinDir must also contain ovirtsim.
+// Options configure a plane. BinDir must also contain the program ovirtsim.
 type Options struct {
 	localplane.Options
-	// SimSpeed is the speed of the simulator's asynchronous operations, as a multiple of the usual one; 0 means 1.
+	// SimSpeed is the factor by which the simulator's asynchronous operations are faster than usual; 0 means 1.
 	SimSpeed float64
 	// Inventory is the initial content of the simulated engine; nil means the simulator's default.
 	Inventory *ovirtsim.Inventory
-	// SimArgs are additional arguments of the simulator, such as --guests=nodes.
+	// SimArgs are further arguments of the simulator, such as --guests=nodes.
 	SimArgs []string
-	// Simulator is a plane with a simulator to reuse; nil starts one.
+	// Simulator is a plane whose simulator to use; nil starts a new simulator.
 	Simulator *Plane
 }
 
@@ -40,11 +40,12 @@ type Plane struct {
 	Engine ovirtsim.Connection
 	// EngineCA is the CA of the simulator, in PEM.
 	EngineCA []byte
-	// Sim is the process of the simulator, nil if it belongs to another plane.
+	// Sim is the process of the simulator. It is nil if the simulator belongs to another plane.
 	Sim *localplane.Process
 }
 
-// Start runs the plane, then the simulator, then our manager. On an error it stops everything it started.
+// Start starts the plane, the simulator and our manager, in this order. On an error, it stops everything that it
+// started.
 func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 	withoutProvider := options.Options
 	withoutProvider.NoProvider = true
@@ -113,7 +114,7 @@ func (p *Plane) startSimulator(ctx context.Context, options Options) error {
 	return nil
 }
 
-// simulatorArgs returns the arguments of the simulator, and writes the inventory named in them.
+// simulatorArgs returns the arguments of the simulator. It also writes the inventory file to which they refer.
 func simulatorArgs(options Options) ([]string, error) {
 	speed := options.SimSpeed
 	if speed == 0 {
@@ -150,7 +151,7 @@ func (p *Plane) EngineClient() (*engine.Client, error) {
 	})
 }
 
-// CallControl calls the simulator's control API: it sends in and decodes the answer into out, unless they are nil.
+// CallControl calls the simulator's control API. It sends in and decodes the answer into out; each may be nil.
 func (p *Plane) CallControl(ctx context.Context, method, path string, in, out any) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(p.EngineCA)
@@ -188,7 +189,7 @@ func (p *Plane) CallControl(ctx context.Context, method, path string, in, out an
 	return json.NewDecoder(response.Body).Decode(out)
 }
 
-// QueryGuestErrors queries the simulator for failed guests. It returns a line for each of their VMs.
+// QueryGuestErrors asks the simulator for failed guests. It returns a line for each VM with a failed guest.
 func (p *Plane) QueryGuestErrors(ctx context.Context) ([]string, error) {
 	var vms []ovirtsim.VMInfo
 	if err := p.CallControl(ctx, http.MethodGet, "/vms", nil, &vms); err != nil {

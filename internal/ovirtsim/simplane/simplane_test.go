@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// brokenGuest fails to boot.
+// brokenGuest is a guest that fails to boot.
 type brokenGuest struct{ ovirtsim.Guest }
 
 func (brokenGuest) Boot(context.Context, ovirtsim.GuestVM, func(ovirtsim.AgentReport)) error {
@@ -19,7 +19,7 @@ func (brokenGuest) Node(string) (ovirtsim.GuestNode, bool) { return ovirtsim.Gue
 func (brokenGuest) HandleHalt(string)                      {}
 func (brokenGuest) Close()                                 {}
 
-// TestAGuestThatFailsIsNamedWithItsError boots a guest with its control plane endpoint already in use.
+// TestAGuestThatFailsIsNamedWithItsError boots a guest while its control plane endpoint is already in use.
 func TestAGuestThatFailsIsNamedWithItsError(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.DataCenters[0].VMs = []ovirtsim.VM{

@@ -4,7 +4,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// ApplyRequest applies a request's fields to the rule. As in the engine, setting positive enables the rule.
+// ApplyRequest applies the elements of a request to the rule. As in the engine, the element positive also enables the
+// rule.
 func (r *Rule) ApplyRequest(in *wire.Element) {
 	if in.Has("enforcing") {
 		r.Enforcing = in.IsTrue("enforcing")

@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// IsOnDomain reports whether a disk is on a storage domain. A template's disk may be on several.
+// IsOnDomain reports whether a disk is on a storage domain. A template's disk may be on several domains.
 func (d *Disk) IsOnDomain(domainID string) bool {
 	return d.Domain == domainID || slices.Contains(d.Copies, domainID)
 }

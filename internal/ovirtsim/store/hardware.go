@@ -7,9 +7,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file contains the common hardware of VMs, templates and instance types.
+// This file contains the hardware that VMs, templates and instance types have in common.
 
-// Hardware is the hardware of a VM. It is a value: requests are applied to a copy.
+// Hardware is the hardware of a VM. It is a value: callers apply a request to a copy.
 type Hardware struct {
 	Memory, GuaranteedMemory, MaxMemory int64
 	Ballooning                          bool
@@ -21,7 +21,7 @@ type Hardware struct {
 	CustomProperties                    []Property
 	PlacementAffinity                   string
 	PlacementHosts                      []string
-	// Settings are elements without effect here, shown as they were sent.
+	// Settings are the elements without an effect here. Responses show them as the client sent them.
 	Settings *wire.Element `json:",omitempty"`
 }
 
@@ -44,7 +44,7 @@ const blankSettings = `<vm>
 <virtio_scsi><enabled>true</enabled></virtio_scsi>
 <virtio_scsi_multi_queues_enabled>false</virtio_scsi_multi_queues_enabled></vm>`
 
-// SettingNames are the elements of a VM kept in Settings, whole or in part.
+// SettingNames are the names of those elements of a VM that are in Settings, at least in part.
 var SettingNames = []string{
 	"bios",
 	"cpu_shares",
@@ -73,14 +73,14 @@ var SettingNames = []string{
 	"use_latest_template_version",
 }
 
-// TypedSettings are the parts of settings kept in fields instead.
+// TypedSettings are those parts of these elements that are in fields instead.
 var TypedSettings = map[string][]string{
 	"os":                {"type"},
 	"display":           {"type", "address", "port", "secure_port", "proxy", "certificate"},
 	"high_availability": {"enabled"},
 }
 
-// Costly are elements included only in full responses.
+// Costly are the elements that only full responses include.
 var Costly = []string{"virtio_scsi", "rng_device", "tpm_enabled"}
 
 // BlankHardware returns the hardware of the Blank template.
@@ -90,7 +90,7 @@ func BlankHardware() Hardware {
 		err = wire.API().NormalizeDocument(settings, "Vm")
 	}
 
-	if err != nil { // impossible: the text is constant
+	if err != nil { // impossible, because the text is constant
 		panic(err)
 	}
 
@@ -107,7 +107,7 @@ func BlankHardware() Hardware {
 	}
 }
 
-// CopyOf returns a deep copy.
+// CopyOf returns a deep copy of the hardware.
 func (h Hardware) CopyOf() Hardware {
 	h.CustomProperties = slices.Clone(h.CustomProperties)
 	h.PlacementHosts = slices.Clone(h.PlacementHosts)
@@ -116,25 +116,25 @@ func (h Hardware) CopyOf() Hardware {
 	return h
 }
 
-// SetMemory sets the memory and its derived sizes.
+// SetMemory sets the memory and the sizes that follow from it, in bytes.
 func (h *Hardware) SetMemory(bytes int64) {
 	h.Memory, h.GuaranteedMemory, h.MaxMemory = bytes, bytes, 4*bytes
 }
 
-// The CPU pinning policies distinguished by the simulator.
+// These constants are the CPU pinning policies that the simulator distinguishes.
 const (
 	PinNone   = "none"
 	PinResize = "resize_and_pin_numa"
 )
 
-// CountCPUs returns the number of CPUs visible to a guest.
+// CountCPUs returns the number of CPUs that a guest sees.
 func (t Topology) CountCPUs() int64 { return t.Cores * t.Sockets * t.Threads }
 
-// LeaseDomain returns the storage domain with a lease of the VM, or "".
+// LeaseDomain returns the ID of the storage domain with the VM's lease, or "".
 func (h *Hardware) LeaseDomain() string { return wire.RefID(h.Settings.Get("lease", "storage_domain")) }
 
-// ApplyInstanceType applies an instance type. Its sizes override those of the request, but the request's memory still
-// determines the maximum. It has no sound card. Requesting one anyway was not recorded.
+// ApplyInstanceType applies an instance type. Its sizes override those of the request, but the memory in the request
+// still determines the maximum. An instance type has no sound card. No recording shows a request with both.
 func (h *Hardware) ApplyInstanceType(t *InstanceType, in *wire.Element) {
 	asked := h.MaxMemory
 	h.Memory, h.GuaranteedMemory, h.CPU = t.Memory, t.Memory, t.CPU

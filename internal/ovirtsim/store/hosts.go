@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// IsSPM reports whether a host manages the storage of its data center. This is the first host in status up.
+// IsSPM reports whether a host manages the storage of its data center (SPM). The first host in status up is the SPM.
 func (s *Store) IsSPM(h *Host) bool {
 	if h.Status != HostUp {
 		return false
@@ -20,7 +20,7 @@ func (s *Store) IsSPM(h *Host) bool {
 	return true
 }
 
-// HostNumber returns the host's number by name, starting at 1.
+// HostNumber returns the position of a host in the order of names, starting at 1.
 func (s *Store) HostNumber(h *Host) int {
 	all := s.Hosts.Where(nil, func(h *Host) string { return h.Name + h.ID })
 	return 1 + slices.Index(all, h)

@@ -7,8 +7,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// IDOf returns the ID of an inventory object: its own, or one derived from its kind, its names, and this engine's salt.
-// Engines with equal inventories must not share IDs, or confusing them would go unnoticed.
+// IDOf returns the ID of an object in the inventory. This is the object's own ID, or one derived from its kind, its
+// names, and this engine's salt. Engines with equal inventories must not share IDs. Otherwise, a client that confuses
+// them would not notice.
 func (s *Store) IDOf(id, kind string, path ...string) string {
 	if id != "" {
 		return id
@@ -17,7 +18,7 @@ func (s *Store) IDOf(id, kind string, path ...string) string {
 	return uuid.NewSHA1(s.salt, fmt.Appendf(nil, "%s %q", kind, path)).String()
 }
 
-// EnsureTag returns the tag with this name. It creates a missing tag.
+// EnsureTag returns the tag with a name, and creates a missing tag.
 func (s *Store) EnsureTag(name string) *Tag {
 	for _, t := range s.Tags.Rows {
 		if t.Name == name {
@@ -31,7 +32,7 @@ func (s *Store) EnsureTag(name string) *Tag {
 	return made
 }
 
-// EnsureUser creates a user. It sets the password and the role of an existing user, and unlocks it.
+// EnsureUser creates a user with a password and a role. If the user exists, it sets both and unlocks the user.
 func (s *Store) EnsureUser(name, password, role string) {
 	if known := s.UserNamed(name); known != nil {
 		known.Password, known.Failures, known.Locked, known.Role = password, 0, false, role
@@ -43,7 +44,7 @@ func (s *Store) EnsureUser(name, password, role string) {
 	s.Users.Put(made.ID, made)
 }
 
-// AttachDisk attaches a disk to a VM or a template; an empty interface means virtio_scsi.
+// AttachDisk attaches a disk to a VM or a template. An empty interface means virtio_scsi.
 func (s *Store) AttachDisk(owner, diskID, iface string, bootable bool) *Attachment {
 	made := &Attachment{
 		Owner:     owner,

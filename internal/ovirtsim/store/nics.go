@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// LeaseAddress returns the DHCP lease of a MAC address on a network. It is stable as long as there are enough
-// addresses.
+// LeaseAddress returns the DHCP lease of a MAC address on a network. The lease stays the same as long as there are
+// enough addresses.
 func (s *Store) LeaseAddress(n *Network, mac string) string {
 	if n.DHCP == nil || mac == "" {
 		return ""
@@ -38,7 +38,7 @@ func (s *Store) LeaseAddress(n *Network, mac string) string {
 	return ""
 }
 
-// ReleaseLeases releases the leases of a deleted VM.
+// ReleaseLeases releases the leases of a MAC address after the deletion of its VM.
 func (s *Store) ReleaseLeases(mac string) {
 	for _, n := range s.Networks.Rows {
 		if _, had := n.Leases[mac]; had {

@@ -6,18 +6,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// This file contains the graphics consoles of VMs and templates, and the CD drive.
+// This file contains the graphics consoles of VMs and templates, and the CD-ROM drive.
 
-// ConsoleIDs are the protocols in hexadecimal, as in the engine.
+// ConsoleIDs maps the protocols of consoles to their hexadecimal form, which is the console's ID in the engine.
 var ConsoleIDs = map[string]string{"vnc": "766e63", "spice": "7370696365"}
 
 // ReportedInterface is a network interface in the guest agent's report.
 type ReportedInterface struct {
-	// Name in the guest.
+	// Name is the name in the guest.
 	Name string
-	// MAC address.
+	// MAC is the MAC address.
 	MAC string
-	// Addresses without prefix lengths, IPv4 and IPv6.
+	// Addresses are IPv4 and IPv6 addresses without prefix lengths.
 	Addresses []string
 }
 
@@ -25,7 +25,7 @@ type ReportedInterface struct {
 type AgentReport struct {
 	// FQDN is the guest's host name, as reported by QEMU's agent.
 	FQDN string
-	// Interfaces with addresses.
+	// Interfaces are the interfaces with addresses.
 	Interfaces []ReportedInterface
 }
 
@@ -34,20 +34,20 @@ const DefaultBios = "q35_ovmf"
 
 // DHCP is the simulated DHCP server of a network.
 type DHCP struct {
-	// First and Last address to lease.
+	// First and Last are the first and the last address to lease.
 	First string `json:"first"`
 	Last  string `json:"last"`
 	// Bits is the prefix length.
 	Bits int `json:"bits"`
-	// Gateway in the lease.
+	// Gateway is the gateway in the lease.
 	Gateway string `json:"gateway,omitempty"`
 }
 
 // RootTagID is the ID of the root tag on every engine.
 const RootTagID = BlankTemplateID
 
-// The engine's objects, as in memory and in the state folder. They refer to each other by ID. Code accessing them must
-// hold the engine's lock.
+// These types are the engine's objects, in memory and in the state folder. They refer to each other by ID. Code that
+// accesses them must hold the engine's lock.
 
 type (
 	// DataCenter contains clusters, networks and storage domains.
@@ -62,13 +62,13 @@ type (
 	// Host runs VMs.
 	Host struct {
 		ID, Name, Cluster, Address, Status string
-		// Memory in bytes.
+		// Memory is in bytes.
 		Memory int64
 		CPU    Topology
-		// Devices are device names available to VMs, such as pci_0000_3b_00_0. MediatedTypes are the types of mediated
-		// devices the host provides, such as nvidia-63.
+		// Devices are the names of devices for VMs, such as pci_0000_3b_00_0. MediatedTypes are the types of mediated
+		// devices that the host provides, such as nvidia-63.
 		Devices, MediatedTypes []string
-		// FailedAt is the time of the host's failure; zero while it is reachable.
+		// FailedAt is the time at which the host failed; zero means that the host is reachable.
 		FailedAt time.Time
 	}
 
@@ -80,15 +80,15 @@ type (
 		Implicit bool
 	}
 
-	// Network of a data center.
+	// Network is a network of a data center.
 	Network struct {
 		ID, Name, Description, DataCenter string
 		VLAN, MTU                         int64
 		DHCP                              *DHCP
 		SLAAC, Proxy                      string
-		// Router holds the addresses of the network's router, each as ADDRESS/BITS.
+		// Router holds the addresses of the network's router, in the form ADDRESS/BITS.
 		Router []string
-		// Leases by MAC.
+		// Leases maps MAC addresses to their leases.
 		Leases map[string]string
 	}
 
@@ -101,9 +101,9 @@ type (
 	// StorageDomain contains disks.
 	StorageDomain struct {
 		ID, Name, DataCenter, StorageType string
-		// Bytes is its size.
+		// Bytes is the size of the domain.
 		Bytes int64
-		// Maintenance reports that it accepts no new disks.
+		// Maintenance reports that the domain accepts no new disks.
 		Maintenance bool
 	}
 
@@ -111,7 +111,7 @@ type (
 	Template struct {
 		Hardware
 		ID, Name, Description, Comment, Cluster, Status string
-		// DataCenter of the template; "" for Blank, available in all.
+		// DataCenter is the ID of the template's data center. It is "" for Blank, because all data centers have it.
 		DataCenter string
 		// Base is the ID of the first version; Version counts from 1.
 		Base, VersionName string
@@ -138,45 +138,45 @@ type (
 	NIC struct {
 		ID, Name, Owner, Profile, MAC, Interface string
 		Unplugged, Unlinked                      bool
-		// Order in which the guest detects it.
+		// Order is the position in which the guest detects the NIC.
 		Order int64
 	}
 
-	// Disk of VMs, of a template, or of neither.
+	// Disk is a disk of VMs, of a template, or of neither.
 	Disk struct {
 		ID string
-		// Name is its alias.
+		// Name is the disk's alias.
 		Name, Description, Domain, Format, Status, ContentType string
 		Sparse, Shareable, WipeAfterDelete                     bool
-		// Provisioned, Actual and Initial sizes in bytes.
+		// Provisioned, Actual and Initial are sizes in bytes.
 		Provisioned, Actual, Initial int64
-		// Copies are further storage domains with a copy of a template's disk.
+		// Copies are the IDs of other storage domains that have a copy of a template's disk.
 		Copies []string
-		// Parent is the template's disk a linked disk depends on.
+		// Parent is the ID of the template's disk on which a linked disk depends.
 		Parent string
 		// Backup is none or incremental.
 		Backup string
-		// Made reports that the engine has created its first volume.
+		// Made reports that the engine has created the disk's first volume.
 		Made bool
-		// NoProfile reports that the disk came from a copy or a snapshot. Such disks have no disk profile.
+		// NoProfile reports that the disk comes from a copy or a snapshot. Such disks have no disk profile.
 		NoProfile bool
-		// SHA256 of the last upload.
+		// SHA256 is the checksum of the last upload.
 		SHA256 string
 		Until  Transition
 	}
 
-	// Snapshot of a VM.
+	// Snapshot is a snapshot of a VM.
 	Snapshot struct {
 		ID, VM, Description string
 		// Kind is active, regular or preview.
 		Kind, Status string
 		Date         time.Time
-		// Memory reports that it includes the guest's memory.
+		// Memory reports that the snapshot includes the guest's memory.
 		Memory   bool
 		Order    int64
 		Hardware Hardware
 		Disks    []snapshotDisk
-		// Previews reports that the VM is about to show it.
+		// Previews reports that the VM is about to preview the snapshot.
 		Previews bool
 		Until    Transition
 	}
@@ -187,7 +187,7 @@ type (
 		Provisioned int64
 	}
 
-	// Attachment joins a disk and a VM or template; its ID in the API is the disk's.
+	// Attachment connects a disk to a VM or template. In the API, its ID is that of the disk.
 	Attachment struct {
 		Owner, Disk, Interface           string
 		Bootable, Active, ReadOnly       bool
@@ -208,7 +208,7 @@ type (
 	// the role that the inventory gives the user.
 	Permission struct{ ID, Object, Role, User, Group string }
 
-	// Rule of an affinity group, among its VMs or between its VMs and its hosts.
+	// Rule is the rule of an affinity group between its VMs, or between its VMs and its hosts.
 	Rule struct{ Enabled, Enforcing, Positive bool }
 
 	// AffinityGroup keeps VMs together or apart.
@@ -223,16 +223,16 @@ type (
 		Made                 time.Time `json:"-"`
 	}
 
-	// ImageTransfer transfers data to or from a disk.
+	// ImageTransfer is a transfer of data to or from a disk.
 	ImageTransfer struct {
 		ID, Disk, Host, Direction, Phase, Format, Ticket, TimeoutPolicy string
 		Transferred, InactivityTimeout                                  int64
 		LastActivity                                                    time.Time
 		Until                                                           Transition
-		// Covered are the received ranges.
+		// Covered are the received ranges of bytes.
 		Covered [][2]int64
 
-		// TicketGone reports that no more data is accepted, although the phase is not the last one.
+		// TicketGone reports that the transfer accepts no more data, although its last phase has not begun.
 		TicketGone bool `json:"-"`
 	}
 
@@ -240,7 +240,7 @@ type (
 	Job struct {
 		ID, Description, Status, Correlation string
 		Started, Ended                       time.Time
-		// Waits is the object of the job's operation: the job ends with the operation.
+		// Waits is the ID of the object of the job's operation. The job ends with this operation.
 		Waits string
 	}
 
@@ -254,22 +254,22 @@ type (
 		Time   time.Time
 	}
 
-	// User is a user allowed to log in.
+	// User is a user who may log in.
 	User struct {
 		ID, Name, Password string
-		// Role on the whole system.
+		// Role is the user's role on the whole system.
 		Role string
 		// Permits are the permits of a custom role; empty for a built-in role.
 		Permits []string `json:",omitempty"`
-		// Failures since the last login.
+		// Failures is the number of failed logins since the last successful one.
 		Failures int
 		Locked   bool
 	}
 
-	// Topology of CPUs.
+	// Topology is the topology of a VM's CPUs.
 	Topology struct{ Cores, Sockets, Threads int64 }
 
-	// GraphicsConsole of a VM or a template.
+	// GraphicsConsole is a console of a VM or a template.
 	GraphicsConsole struct{ ID, Protocol string }
 
 	// Transition is a pending automatic change of status.
@@ -283,23 +283,24 @@ type (
 		Hardware
 		ID, Name, Description, Comment string
 		Cluster, Host, Status          string
-		// Template is the VM's dependency: Blank for a clone. Original is the template it was created from.
+		// Template is the template on which the VM depends: Blank for a clone. Original is the template from which the
+		// VM was created.
 		Template, Original, InstanceType string
 		// Next is the hardware for the next start; nil if nothing is pending.
 		Next *Hardware `json:",omitempty"`
-		// Applied is hardware pending until the end of the run just finished. Until it takes effect, the VM is being
+		// Applied is the new hardware of a VM that just stopped. Until the hardware takes effect, the VM is being
 		// updated.
 		Applied        *Hardware     `json:",omitempty"`
 		Initialization *wire.Element `json:",omitempty"`
-		// Initialized reports that the VM was up. Later starts have a drive only on request.
+		// Initialized reports that the VM has been up before. Later starts have a drive only if the client requests it.
 		Initialized bool
-		// Drive is the initialization on the guest's drive in this run; nil if there is no drive.
+		// Drive is the initialization on the guest's drive in this run; nil means no drive.
 		Drive *wire.Element `json:",omitempty"`
-		// DriveID is the instance ID on the drive. It tells cloud-init whether it has run.
+		// DriveID is the instance ID on the drive. From this ID, cloud-init knows whether it has run before.
 		DriveID string `json:",omitempty"`
-		// OnceRun reports that the run was started with its own parameters.
+		// OnceRun reports that the start had parameters for this run only.
 		OnceRun bool
-		// Kubernetes, Ignition and Image describe the image, because the template may be deleted.
+		// Kubernetes, Ignition and Image describe the VM's image, because the template may be deleted.
 		Kubernetes, Ignition      string
 		Image                     string `json:",omitempty"`
 		Consoles                  []GraphicsConsole
@@ -308,23 +309,23 @@ type (
 		Boots                     int
 		NUMANodes                 []NUMANode
 		MediatedDevices           []MediatedDevice
-		// HostDevices are names of devices on the host the VM is pinned to.
+		// HostDevices are names of devices on the host to which the VM is pinned.
 		HostDevices []string
-		// CDROM is the ID of the image in the drive, or "".
+		// CDROM is the ID of the image in the CD-ROM drive, or "".
 		CDROM string
-		// Watchdog of the VM; nil for none.
+		// Watchdog is the watchdog of the VM; nil means none.
 		Watchdog *Watchdog `json:",omitempty"`
-		// Stopping reports that the host is ending the VM, without an effect on its status yet.
+		// Stopping reports that the host is ending the VM, although the VM's status does not show it yet.
 		Stopping bool
-		// PauseAtStart reports that the VM is paused as soon as it runs.
+		// PauseAtStart reports that the VM pauses as soon as it runs.
 		PauseAtStart bool
-		// Until is the next automatic change of status.
+		// Until is the next automatic change of the VM's status.
 		Until Transition
-		// Destination of a migration.
+		// Destination is the ID of the host to which the VM migrates.
 		Destination string
 		GuestError  string
 
-		// The following fields are not kept across restarts.
+		// A restart loses the following fields.
 		Report AgentReport `json:"-"`
 		Epoch  int         `json:"-"`
 		Cancel func()      `json:"-"`
@@ -333,33 +334,33 @@ type (
 	// Property is a custom property of a VM.
 	Property struct{ Name, Value string }
 
-	// Watchdog of a VM.
+	// Watchdog is the watchdog of a VM.
 	Watchdog struct{ ID, Model, Action string }
 
-	// NUMANode of a VM; Memory in MiB.
+	// NUMANode is a NUMA node of a VM. Memory is in MiB.
 	NUMANode struct {
 		ID            string
 		Index, Memory int64
 		Cores         []int64
 	}
 
-	// MediatedDevice of a VM.
+	// MediatedDevice is a mediated device of a VM.
 	MediatedDevice struct {
 		ID         string
 		Parameters []Property
 	}
 )
 
-// GiB in bytes.
+// GiB is one GiB in bytes.
 const GiB = 1 << 30
 
 // BlankTemplateID is the ID of the Blank template on every engine.
 const BlankTemplateID = "00000000-0000-0000-0000-000000000000"
 
-// OSRHCOS is the OS type with Ignition user data.
+// OSRHCOS is the OS type whose user data is for Ignition.
 const OSRHCOS = "rhcos_x64"
 
-// Names in inventories of images with their own behavior.
+// These constants are the names of images with special behavior, as used in inventories.
 const (
 	// ImageOCK is Oracle's OCK (Oracle Container host for Kubernetes).
 	ImageOCK = "ock"
@@ -367,10 +368,10 @@ const (
 	ImageOracleLinux = "oracle-linux"
 )
 
-// Images lists all names of images; the unnamed image has every program.
+// Images lists all names of images. The image "" has every program.
 var Images = []string{"", ImageOCK, ImageOracleLinux}
 
-// Statuses of VMs.
+// These constants are statuses of VMs.
 const (
 	StatusDown             = "down"
 	StatusUp               = "up"
@@ -387,7 +388,7 @@ const (
 	StatusNotResponding    = "not_responding"
 )
 
-// Statuses of hosts.
+// These constants are statuses of hosts.
 const (
 	HostUp            = "up"
 	HostMaintenance   = "maintenance"
@@ -395,16 +396,16 @@ const (
 	HostNonResponsive = "non_responsive"
 )
 
-// Statuses of disks and templates.
+// These constants are statuses of disks and templates.
 const (
 	StatusOK      = "ok"
 	StatusLocked  = "locked"
 	StatusIllegal = "illegal"
 )
 
-// This file contains snapshots of VMs. Every VM has an active snapshot: its present state.
+// This file contains snapshots of VMs. Every VM has an active snapshot, which is its present state.
 
-// Kinds of snapshots, and a status exclusive to them.
+// These constants are kinds of snapshots, and a status that only snapshots have.
 const (
 	SnapshotActive   = "active"
 	SnapshotRegular  = "regular"
@@ -419,9 +420,9 @@ const (
 // BaseVersion is the name of a template's first version.
 const BaseVersion = "base version"
 
-// This file contains image transfers: the engine's side, and the data endpoint served by ovirt-imageio on a host.
+// This file contains image transfers: the engine's side, and the data endpoint that ovirt-imageio serves on a host.
 
-// Phases of a transfer.
+// These constants are phases of a transfer.
 const (
 	PhaseResuming        = "resuming"
 	PhaseTransferring    = "transferring"

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// ActiveSnapshot returns the snapshot with the VM's present state. It is stored only if there are others.
+// ActiveSnapshot returns the snapshot with the VM's present state. The store contains it only if the VM has other
+// snapshots.
 func (s *Store) ActiveSnapshot(v *VM) *Snapshot {
 	for _, found := range s.SnapshotsOf(v.ID) {
 		if found.Kind == SnapshotActive {
@@ -17,7 +18,7 @@ func (s *Store) ActiveSnapshot(v *VM) *Snapshot {
 	return activeSnapshot(v, s.IDOf("", "snapshot", v.ID), v.Created)
 }
 
-// NewActive returns a new active snapshot, to replace a dropped one.
+// NewActive returns a new active snapshot that replaces a dropped one.
 func NewActive(v *VM) *Snapshot { return activeSnapshot(v, NewID(), time.Now()) }
 
 func activeSnapshot(v *VM, id string, date time.Time) *Snapshot {
@@ -31,13 +32,13 @@ func activeSnapshot(v *VM, id string, date time.Time) *Snapshot {
 	}
 }
 
-// SnapshotsOf lists the snapshots of a VM, oldest first.
+// SnapshotsOf returns the snapshots of a VM, the oldest first.
 func (s *Store) SnapshotsOf(vmID string) []*Snapshot {
 	return s.snapshotsByVM.findRows(vmID, func(found *Snapshot) string { return fmt.Sprintf("%020d", found.Order) })
 }
 
-// PreviewSnapshots returns the snapshot shown by a VM for a while, and the VM's state before the preview. Both are nil
-// if there is no preview.
+// PreviewSnapshots returns the snapshot that a VM previews, and the VM's state before the preview. Both are nil if
+// there is no preview.
 func (s *Store) PreviewSnapshots(v *VM) (shown, before *Snapshot) {
 	for _, found := range s.SnapshotsOf(v.ID) {
 		if found.Kind == SnapshotPreview {
@@ -52,7 +53,7 @@ func (s *Store) PreviewSnapshots(v *VM) (shown, before *Snapshot) {
 	return shown, before
 }
 
-// AppendSnapshot stores a snapshot after the others.
+// AppendSnapshot stores a snapshot as the last one of its VM.
 func (s *Store) AppendSnapshot(made *Snapshot) {
 	made.Order = s.NextNumber("snapshots")
 	s.Snapshots.Put(made.ID, made)
@@ -78,8 +79,8 @@ func (s *Store) TakeSnapshot(v *VM, kind, description string) *Snapshot {
 	return made
 }
 
-// RestoreDisks restores the sizes of a VM's disks. profiled reports that the disks have their disk profile again: disks
-// of a snapshot have none.
+// RestoreDisks restores the sizes of a VM's disks from a snapshot. With profiled, the disks have their disk profile
+// again, because disks of a snapshot have none.
 func (s *Store) RestoreDisks(from *Snapshot, profiled bool) {
 	for _, was := range from.Disks {
 		if d := s.Disks.Get(was.Disk); d != nil {
@@ -89,7 +90,7 @@ func (s *Store) RestoreDisks(from *Snapshot, profiled bool) {
 	}
 }
 
-// IsInSnapshot reports whether a disk is part of a snapshot other than the active one.
+// IsInSnapshot reports whether a disk is part of a snapshot, except the active one.
 func (s *Store) IsInSnapshot(vmID, diskID string) bool {
 	return slices.ContainsFunc(s.SnapshotsOf(vmID), func(found *Snapshot) bool {
 		return found.Kind != SnapshotActive &&

@@ -1,6 +1,6 @@
 package store
 
-// Usage returns the bytes used by the disks of a storage domain, and their maximum.
+// Usage returns the bytes that the disks of a storage domain use now, and the bytes that they can use at most.
 func (s *Store) Usage(domainID string) (used, committed int64) {
 	for _, d := range s.Disks.Rows {
 		if d.IsOnDomain(domainID) {

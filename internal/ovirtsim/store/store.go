@@ -16,8 +16,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/wire"
 )
 
-// Table holds all objects of a kind. Objects are pointers, changed in place by the holder of the server's lock. Call
-// Put after a change.
+// Table holds all objects of one kind. Objects are pointers. The holder of the engine's lock changes them in place.
+// Callers must call Put after a change.
 type Table[T any] struct {
 	kind    string
 	Rows    map[string]*T
@@ -25,7 +25,7 @@ type Table[T any] struct {
 	indexes []*index[T]
 }
 
-// index finds objects by a common, immutable value, such as their owner.
+// index finds objects by a value that several objects share and that never changes, such as their owner.
 type index[T any] struct {
 	of   func(*T) string
 	rows map[string]map[string]*T
@@ -48,13 +48,13 @@ func (i *index[T]) findRows(value string, key func(*T) string) []*T {
 	return out
 }
 
-// Store holds the tables. With a state folder, it keeps their changes in a journal.
+// Store holds the tables. With a state folder, it records their changes in a journal.
 type Store struct {
 	tables  []persistent
 	journal *os.File
 	pending bytes.Buffer
-	path    string // of the journal
-	// base is the size of the journal after its last compaction, written the bytes appended since.
+	path    string // path of the journal
+	// base is the size of the journal after its last compaction. written is the number of bytes written since then.
 	base, written int64
 	salt          uuid.UUID
 	loading       bool
@@ -88,7 +88,7 @@ type Store struct {
 	snapshotsByVM      *index[Snapshot]
 }
 
-// persistent is the journal's view of a table.
+// persistent is a table as the journal sees it.
 type persistent interface {
 	name() string
 	restoreRow(id string, row json.RawMessage) error
@@ -102,7 +102,7 @@ func newTable[T any](s *Store, kind string) *Table[T] {
 	return t
 }
 
-// New returns an empty store without persistence; Open gives it a folder.
+// New returns an empty store without a journal. Open gives the store a state folder.
 func New() *Store {
 	s := &Store{salt: uuid.New()}
 	s.DataCenters = newTable[DataCenter](s, "datacenters")
@@ -180,7 +180,7 @@ func (t *Table[T]) Drop(id string) {
 	t.store.logChange(t.kind, id, nil)
 }
 
-// Where lists the matching objects, sorted by key.
+// Where returns the objects for which match is true, sorted by key.
 func (t *Table[T]) Where(match func(*T) bool, key func(*T) string) []*T {
 	out := make([]*T, 0, 8)
 
@@ -233,14 +233,14 @@ type record struct {
 	Row  json.RawMessage `json:"row"`
 }
 
-// logChange records a change for the journal.
+// logChange records a change of an object for the journal.
 func (s *Store) logChange(kind, id string, row any) {
 	if s.journal == nil || s.loading {
 		return
 	}
 
 	encoded, err := json.Marshal(row)
-	if err != nil { // impossible: our types always encode
+	if err != nil { // impossible, because our types always encode
 		panic(err)
 	}
 
@@ -253,20 +253,21 @@ func (s *Store) logChange(kind, id string, row any) {
 	s.pending.WriteByte('\n')
 }
 
-// Flush writes the changes since the last flush. Call it before responding to the request causing them.
+// Flush writes the changes since the last flush to the journal. Callers must call it before they respond to the request
+// with these changes.
 func (s *Store) Flush() error {
 	if s.journal == nil || s.pending.Len() == 0 {
 		return nil
 	}
 
 	if s.written > max(minCompaction, 4*s.base) {
-		s.pending.Reset() // the compacted journal includes it
+		s.pending.Reset() // the compacted journal already contains it
 		return s.compactJournal()
 	}
 
 	n, err := s.journal.Write(s.pending.Bytes())
 	s.written += int64(n)
-	s.pending.Next(n) // the rest, rejected by a full disk, is written with the next change
+	s.pending.Next(n) // a full disk rejected the rest; the next flush writes it
 	if err != nil {
 		return fmt.Errorf("failed to write the state: %w", err)
 	}
@@ -277,15 +278,16 @@ func (s *Store) Flush() error {
 const journalName = "inventory.jsonl"
 
 const (
-	// saltRow keeps the salt of derived IDs.
+	// saltRow is the row with the salt of derived IDs.
 	saltRow = "salt"
-	// SeededRow reports that the inventory was loaded completely.
+	// SeededRow is the row that exists after the inventory was loaded completely.
 	SeededRow = "seeded"
-	// VersionRow keeps the engine's version.
+	// VersionRow is the row with the engine's version.
 	VersionRow = "version"
 )
 
-// Open loads the journal of a state folder and starts a new one from the result. It reports whether one existed.
+// Open loads the journal of a state folder, and starts a new journal from the result. It reports whether a journal
+// existed.
 func (s *Store) Open(folder string) (existed bool, err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return false, fmt.Errorf("failed to make the state folder: %w", err)
@@ -299,7 +301,7 @@ func (s *Store) Open(folder string) (existed bool, err error) {
 
 	s.path = path
 	if existed = existed && s.Counters.Get(SeededRow) != nil; !existed {
-		for _, t := range s.tables { // an incomplete first start
+		for _, t := range s.tables { // the first start did not complete
 			t.clearRows()
 		}
 	}
@@ -313,10 +315,11 @@ func (s *Store) Open(folder string) (existed bool, err error) {
 	return existed, s.compactJournal()
 }
 
-// minCompaction is the minimum size for compacting a journal.
+// minCompaction is the size in bytes from which a journal is compacted.
 const minCompaction = 64 << 20
 
-// compactJournal rewrites the journal to limit its growth. It writes a second file first, so no crash loses both.
+// compactJournal rewrites the journal to limit its growth. It writes a second file first, so a crash never loses both
+// files.
 func (s *Store) compactJournal() error {
 	fresh, err := os.OpenFile(s.path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -381,7 +384,7 @@ func (s *Store) loadJournal(path string) (existed bool, err error) {
 		}
 
 		if err != nil {
-			return true, nil // a kill truncated the last line, and its request got no response
+			return true, nil // a kill truncated the last line, so its request got no response
 		}
 
 		var r record
@@ -413,7 +416,7 @@ func (s *Store) Close() {
 // NewID returns a random UUID.
 func NewID() string { return uuid.NewString() }
 
-// Counter returns numbers never used before, even after a restart.
+// Counter returns numbers that were never used before, even after a restart.
 type Counter struct {
 	Value int64
 	Text  string `json:",omitempty"`
@@ -438,12 +441,12 @@ func (s *Store) NextMAC() string {
 	return fmt.Sprintf("56:6f:1a:%02x:%02x:%02x", n>>16&0xff, n>>8&0xff, n&0xff)
 }
 
-// NICsOf lists the network interfaces of a VM or template by name.
+// NICsOf returns the network interfaces of a VM or template, sorted by name.
 func (s *Store) NICsOf(owner string) []*NIC {
 	return s.nicsByOwner.findRows(owner, func(n *NIC) string { return n.Name })
 }
 
-// AttachmentsOf lists the disks attached to a VM or template, bootable ones first.
+// AttachmentsOf returns the disk attachments of a VM or template, bootable disks first.
 func (s *Store) AttachmentsOf(owner string) []*Attachment {
 	return s.attachmentsByOwner.findRows(owner, func(a *Attachment) string {
 		order := "1"
@@ -455,7 +458,7 @@ func (s *Store) AttachmentsOf(owner string) []*Attachment {
 	})
 }
 
-// AttachmentsOfDisk lists the attachments of a disk.
+// AttachmentsOfDisk returns the attachments of a disk.
 func (s *Store) AttachmentsOfDisk(diskID string) []*Attachment {
 	return s.attachmentsByDisk.findRows(diskID, func(a *Attachment) string { return a.Owner })
 }

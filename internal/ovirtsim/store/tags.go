@@ -1,6 +1,6 @@
 package store
 
-// TagLine returns the names of a tag and its ancestors, without the root.
+// TagLine returns the names of a tag and of its ancestors, without the root tag.
 func (s *Store) TagLine(t *Tag) []string {
 	var out []string
 	for ; t != nil && t.ID != RootTagID; t = s.Tags.Get(t.Parent) {

@@ -15,12 +15,12 @@ func (s *Store) UserNamed(name string) *User {
 	return nil
 }
 
-// HasProfile reports whether users may come from this profile. Case matters.
+// HasProfile reports whether users can have the profile. It is case-sensitive.
 func (s *Store) HasProfile(profile string) bool {
 	return profile == "internal" || s.HasUserOf(profile)
 }
 
-// HasUserOf reports whether there is a user of this profile.
+// HasUserOf reports whether a user with the profile exists.
 func (s *Store) HasUserOf(profile string) bool {
 	for _, u := range s.Users.Rows {
 		if at := strings.LastIndex(u.Name, "@"); at >= 0 && u.Name[at+1:] == profile {

@@ -8,7 +8,7 @@ import (
 // CPUProfileID returns the ID of the CPU profile of a cluster.
 func (s *Store) CPUProfileID(clusterID string) string { return s.IDOf("", "cpuprofile", clusterID) }
 
-// QuotaID returns the ID of the only quota of a data center.
+// QuotaID returns the ID of the only quota of a cluster's data center.
 func (s *Store) QuotaID(clusterID string) string {
 	return s.IDOf("", "quota", s.DataCenterOf(clusterID))
 }
@@ -23,7 +23,7 @@ func (v *VM) ReportedAddresses() []string {
 	return out
 }
 
-// MissingDevices returns the VM's types of mediated devices missing on a host.
+// MissingDevices returns the types of mediated devices that the VM needs and the host lacks.
 func (h *Host) MissingDevices(v *VM) []string {
 	var out []string
 
@@ -38,17 +38,17 @@ func (h *Host) MissingDevices(v *VM) []string {
 	return out
 }
 
-// IsRunning reports whether the VM is on a host, or on its way there or away.
+// IsRunning reports whether the VM is on a host, or is coming to a host or leaving it.
 func (v *VM) IsRunning() bool {
 	return v.Status != StatusDown && v.Status != StatusImageLocked && v.Status != StatusSuspended
 }
 
-// HasPendingMemory reports that the next start changes the VM's memory.
+// HasPendingMemory reports whether the next start changes the VM's memory.
 func (v *VM) HasPendingMemory() bool { return v.Next != nil && v.Next.Memory != v.Memory }
 
-// SetHardware gives a VM the requested hardware. A running VM applies some of it at once. The rest waits for its next
-// start. The pending hardware combines the VM's present hardware with this request: pending changes of earlier requests
-// are lost.
+// SetHardware gives a VM the requested hardware. A running VM applies some changes at once. The others wait for the
+// VM's next start. The pending hardware is the VM's present hardware with the changes of this request. Pending changes
+// of earlier requests are lost.
 func (v *VM) SetHardware(wanted Hardware, running, onlyNext bool) {
 	if !running {
 		v.Hardware, v.Next = wanted, nil
@@ -67,7 +67,7 @@ func (v *VM) SetHardware(wanted Hardware, running, onlyNext bool) {
 		}
 
 		now.HighlyAvailable, now.CPU.Sockets = wanted.HighlyAvailable, max(wanted.CPU.Sockets, now.CPU.Sockets)
-		now.Memory = max(wanted.Memory, now.Memory) // a guest returns memory only if it offers to
+		now.Memory = max(wanted.Memory, now.Memory) // a guest gives memory back only if it offers this
 		if !v.HasPendingMemory() {
 			wanted.Memory = now.Memory
 		}

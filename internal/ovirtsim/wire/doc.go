@@ -1,6 +1,7 @@
-// Package wire defines the data on the wire: documents in XML and JSON, the published model of the API with their
-// allowed content, references between objects, and refusals. It knows no objects and no engine.
+// Package wire defines the data that goes over the network. It contains documents in XML and JSON, the published model
+// of the API with the allowed content of documents, references between objects, and refusals. It knows neither objects
+// nor the engine.
 //
-// It shares nothing with internal/engine on purpose: an element misspelled by the client must fail against the
+// It shares no code with internal/engine on purpose, so that an element misspelled by the client fails with the
 // simulator.
 package wire

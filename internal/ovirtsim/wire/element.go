@@ -15,31 +15,31 @@ import (
 	"time"
 )
 
-// Element is a document of the API, or a part of one, in a shape common to XML and JSON. Documents are built before
-// they are sent and never changed afterwards, so they can be encoded without a lock.
+// Element is a document of the API or a part of one, in a form common to XML and JSON. A document does not change after
+// it is sent, so encoding it needs no lock.
 type Element struct {
 	Name  string
 	Attrs []attribute
 	Text  string
 	Kids  []*Element
-	// Item reports that the element is one of several with its name, shown in JSON as an array.
+	// Item reports that the element is one of several with the same name. In JSON, these are an array.
 	Item bool
-	// Structured reports that the element has parts, even if it is empty now.
+	// Structured reports that the element can have children, even if it has none now.
 	Structured bool
 }
 
 type attribute struct{ name, Value string }
 
-// attributeNames are the members of a JSON object represented as attributes in XML.
+// attributeNames are the members of JSON objects that are attributes in XML.
 var attributeNames = map[string]bool{"id": true, "href": true, "rel": true}
 
-// El begins an element with parts.
+// El returns a new element that can have children.
 func El(name string) *Element { return &Element{Name: name, Structured: true} }
 
-// NewLeaf returns an element with only text.
+// NewLeaf returns an element that contains only a text.
 func NewLeaf(name, text string) *Element { return &Element{Name: name, Text: text} }
 
-// Clone copies a document, because a stored one must not change when links in an answer are followed.
+// Clone returns a copy of a document. A stored document must not change when a response replaces links in it.
 func (e *Element) Clone() *Element {
 	if e == nil {
 		return nil
@@ -47,7 +47,7 @@ func (e *Element) Clone() *Element {
 
 	out := *e
 
-	out.Kids = nil // so that copies are equal
+	out.Kids = nil // so that the copy equals the original
 	for _, kid := range e.Kids {
 		out.Kids = append(out.Kids, kid.Clone())
 	}
@@ -55,7 +55,7 @@ func (e *Element) Clone() *Element {
 	return &out
 }
 
-// SetAttr adds an attribute unless the value is empty.
+// SetAttr sets an attribute, unless the value is empty.
 func (e *Element) SetAttr(name, value string) *Element {
 	if value != "" {
 		e.Attrs = append(e.Attrs, attribute{name, value})
@@ -64,7 +64,7 @@ func (e *Element) SetAttr(name, value string) *Element {
 	return e
 }
 
-// Add appends children, except nil ones.
+// Add appends children; it ignores nil.
 func (e *Element) Add(kids ...*Element) *Element {
 	for _, kid := range kids {
 		if kid != nil {
@@ -78,7 +78,7 @@ func (e *Element) Add(kids ...*Element) *Element {
 // Str adds a child with a text.
 func (e *Element) Str(name, value string) *Element { return e.Add(NewLeaf(name, value)) }
 
-// StrIfSet adds a text unless it is empty.
+// StrIfSet adds a child with a text, unless the text is empty.
 func (e *Element) StrIfSet(name, value string) *Element {
 	if value == "" {
 		return e
@@ -92,12 +92,12 @@ func (e *Element) Num(name string, value int64) *Element {
 	return e.Str(name, strconv.FormatInt(value, 10))
 }
 
-// Flag adds a child that is true or false.
+// Flag adds a child with the value true or false.
 func (e *Element) Flag(name string, value bool) *Element {
 	return e.Str(name, strconv.FormatBool(value))
 }
 
-// ReplaceKid replaces the child with a name, or removes it if with is nil.
+// ReplaceKid replaces the child with a name. If with is nil, it removes the child.
 func (e *Element) ReplaceKid(name string, with *Element) {
 	at := slices.IndexFunc(e.Kids, func(kid *Element) bool { return kid.Name == name })
 	switch {
@@ -110,7 +110,7 @@ func (e *Element) ReplaceKid(name string, with *Element) {
 	}
 }
 
-// AddItems appends children forming a list in JSON.
+// AddItems appends children that are a list in JSON.
 func (e *Element) AddItems(kids ...*Element) *Element {
 	for _, kid := range kids {
 		kid.Item = true
@@ -120,7 +120,7 @@ func (e *Element) AddItems(kids ...*Element) *Element {
 	return e
 }
 
-// Attr returns the value of an attribute, or "". It works on nil.
+// Attr returns the value of an attribute, or "". The element may be nil.
 func (e *Element) Attr(name string) string {
 	if e == nil {
 		return ""
@@ -135,7 +135,7 @@ func (e *Element) Attr(name string) string {
 	return ""
 }
 
-// Get returns the child at a path, or nil. It works on nil.
+// Get returns the child at a path, or nil. The element may be nil.
 func (e *Element) Get(path ...string) *Element {
 	for _, name := range path {
 		if e == nil {
@@ -157,7 +157,7 @@ func (e *Element) Get(path ...string) *Element {
 	return e
 }
 
-// List returns the children with a name below a path, such as the host elements of hosts.
+// List returns the children with the last name of a path, such as the host elements of hosts.
 func (e *Element) List(path ...string) []*Element {
 	last := path[len(path)-1]
 	var out []*Element
@@ -184,16 +184,16 @@ func (e *Element) Value(path ...string) string {
 	return ""
 }
 
-// Number returns the number below a path, or 0; parse has validated it.
+// Number returns the number below a path, or 0. The parser has already validated it.
 func (e *Element) Number(path ...string) int64 {
 	n, _ := strconv.ParseInt(e.Value(path...), 10, 64)
 	return n
 }
 
-// IsTrue returns the boolean below a path, or false; parse has validated it.
+// IsTrue returns the boolean below a path, or false. The parser has already validated it.
 func (e *Element) IsTrue(path ...string) bool { return e.Value(path...) == "true" }
 
-// MarshalText keeps documents in the state folder as XML.
+// MarshalText encodes the element as XML, for the state folder.
 func (e *Element) MarshalText() ([]byte, error) {
 	var out bytes.Buffer
 	e.writeXML(&out)
@@ -249,7 +249,7 @@ func (e *Element) writeXML(out *bytes.Buffer) {
 	out.WriteByte('>')
 }
 
-// times are the elements containing a time. In JSON it is a number, of milliseconds since 1970.
+// times are the names of elements that contain a time. In JSON, a time is a number: the milliseconds since 1970.
 var times = map[string]bool{
 	"creation_time": true,
 	"start_time":    true,
@@ -260,7 +260,7 @@ var times = map[string]bool{
 	"last_updated":  true,
 }
 
-// writeValue writes a text as JSON.
+// writeValue writes a text as a JSON value.
 func (e *Element) writeValue(out *bytes.Buffer) {
 	if times[e.Name] {
 		if at, err := time.Parse(time.RFC3339, e.Text); err == nil {
@@ -272,8 +272,8 @@ func (e *Element) writeValue(out *bytes.Buffer) {
 	writeString(out, e.Text)
 }
 
-// writeJSON writes the element without its name, as the engine does: every value but a time is a string, attributes are
-// members, and elements of a list are an array.
+// writeJSON writes the element without its name, in the form of the engine. Every value except a time is a string,
+// attributes are members, and the elements of a list are an array.
 func (e *Element) writeJSON(out *bytes.Buffer) {
 	if len(e.Attrs) == 0 && len(e.Kids) == 0 && !e.Structured {
 		e.writeValue(out)
@@ -330,7 +330,7 @@ func (e *Element) writeJSON(out *bytes.Buffer) {
 
 func writeString(out *bytes.Buffer, text string) {
 	encoded, err := json.Marshal(text)
-	if err != nil { // a string always encodes
+	if err != nil { // a string can always be encoded
 		panic(err)
 	}
 
@@ -372,7 +372,7 @@ func ParseXML(from io.Reader) (*Element, error) {
 		case xml.EndElement:
 			done := open[len(open)-1]
 			if len(done.Kids) > 0 {
-				done.Text = "" // the white space between elements
+				done.Text = "" // only white space between elements
 			}
 
 			open = open[:len(open)-1]
@@ -386,7 +386,7 @@ func ParseXML(from io.Reader) (*Element, error) {
 	}
 }
 
-// beginElement creates the element of a start tag, below the last open one.
+// beginElement creates the element for a start tag, as a child of the last open element.
 func beginElement(tag xml.StartElement, open []*Element, root *Element) (*Element, error) {
 	if len(open) > maxDepth {
 		return nil, errors.New("it is nested too deeply")
@@ -411,7 +411,7 @@ func beginElement(tag xml.StartElement, open []*Element, root *Element) (*Elemen
 	return made, nil
 }
 
-// ParseJSON reads one object as the document with a name.
+// ParseJSON reads one object as a document with the given root name.
 func ParseJSON(from io.Reader, root string) (*Element, error) {
 	decoder := json.NewDecoder(from)
 	decoder.UseNumber()
@@ -432,7 +432,7 @@ func ParseJSON(from io.Reader, root string) (*Element, error) {
 	return fromJSON(root, object, 0)
 }
 
-// maxDepth bounds the depth of documents, far above any in the API.
+// maxDepth is the maximum depth of documents. It is far above the depth of any document in the API.
 const maxDepth = 64
 
 // elementName matches valid element names.
@@ -493,7 +493,7 @@ func fromJSON(name string, value any, depth int) (*Element, error) {
 	return out, nil
 }
 
-// SetText sets the text of a part of a document, and creates missing parts.
+// SetText sets the text at a path of a document, and creates missing elements.
 func (e *Element) SetText(value string, path ...string) *Element {
 	at := e
 	for _, name := range path {
@@ -512,8 +512,7 @@ func (e *Element) SetText(value string, path ...string) *Element {
 	return e
 }
 
-// MergeRequest applies the elements of a request to the existing ones: it replaces lists and texts, and merges
-// structures.
+// MergeRequest applies the elements of a request to the element. It replaces lists and texts, and merges structures.
 func (e *Element) MergeRequest(in *Element, skip []string) {
 	for _, kid := range in.Kids {
 		if slices.Contains(skip, kid.Name) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// FuzzDocument checks that any readable document is written to read the same, and that its JSON is valid.
+// FuzzDocument verifies for any readable document that its written form reads the same, and that its JSON is valid.
 func FuzzDocument(f *testing.F) {
 	for _, seed := range []string{"<vm/>", `<vm id="1"><name>a &lt; b</name><x> </x></vm>`, "<a><b/><b/></a>",
 		"<a>&#0;</a>", "<?xml version='1.0'?><a xmlns='u'>\r\n</a>", "<a/><b/>", "<a"} {

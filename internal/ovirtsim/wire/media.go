@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// StatusRecorder keeps the status of an answer; 0 while it is pending.
+// StatusRecorder records the status of an answer; 0 means that the answer is pending.
 type StatusRecorder struct {
 	http.ResponseWriter
 	Status int
 }
 
-// wantsJSON reports whether the client prefers JSON to XML, the default.
+// wantsJSON reports whether the client prefers JSON to the default, XML.
 func wantsJSON(r *http.Request) bool {
 	weight := func(media string) float64 {
 		best := -1.0
@@ -64,14 +64,14 @@ func WriteDocument(w http.ResponseWriter, r *http.Request, status int, document 
 	_, _ = w.Write(body)
 }
 
-// RandomHex returns n random bytes in hexadecimal digits.
+// RandomHex returns n random bytes as hexadecimal digits.
 func RandomHex(n int) string {
 	raw := make([]byte, n)
 	_, _ = rand.Read(raw)
 	return hex.EncodeToString(raw)
 }
 
-// AnswerJSON answers with JSON other than a document of the API.
+// AnswerJSON answers with JSON that is not a document of the API.
 func AnswerJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// RefID returns the ID in a reference. Some clients send it as an element instead of an attribute.
+// RefID returns the ID in a reference. Some clients send the ID as an element instead of an attribute.
 func RefID(e *Element) string { return cmp.Or(e.Attr("id"), e.Value("id")) }
 
 // Href returns the path of an object.

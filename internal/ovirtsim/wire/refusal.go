@@ -7,37 +7,38 @@ import (
 	"net/http"
 )
 
-// Refusal is an unsuccessful answer.
+// Refusal is an answer that reports a failure.
 type Refusal struct {
 	Status int
-	// Reason and detail make a fault. Without a reason the answer has no body.
+	// Reason and Detail are the contents of a fault. Without a Reason, the answer has no body.
 	Reason, Detail string
-	// Page is an answer in HTML instead of a fault. Plain reports that it is sent unchanged, without a page around it.
+	// Page is an HTML answer instead of a fault. Plain reports that the answer contains Page unchanged, without a page
+	// around it.
 	Page  string
 	Plain bool
-	// Bare reports that the fault of an action comes without the surrounding action.
+	// Bare reports that the fault of an action has no action around it.
 	Bare bool
-	// Beside is an element of the action next to its fault.
+	// Beside is an element of the action in addition to its fault.
 	Beside *Element
 }
 
 // OperationFailed is the reason of nearly all faults.
 const OperationFailed = "Operation Failed"
 
-// FaultDocument is the body of a refusal.
+// FaultDocument returns the body of a refusal.
 func FaultDocument(reason, detail string) *Element {
 	return El("fault").Str("detail", detail).Str("reason", reason)
 }
 
-// NotFound is the answer for a missing object in the path.
+// NotFound returns the refusal for a missing object in the path.
 func NotFound() error { return &Refusal{Status: http.StatusNotFound} }
 
-// EntityNotFound is the answer for a reference to a missing object.
+// EntityNotFound returns the refusal for a reference to a missing object.
 func EntityNotFound(what string) error {
 	return &Refusal{Status: http.StatusNotFound, Reason: OperationFailed, Detail: "Entity not found: " + what}
 }
 
-// Conflict is the answer for a violated rule of the engine, depending on the current state.
+// Conflict returns the refusal for a request that violates a rule of the engine in the current state.
 func Conflict(format string, args ...any) error {
 	return &Refusal{
 		Status: http.StatusConflict,
@@ -46,7 +47,7 @@ func Conflict(format string, args ...any) error {
 	}
 }
 
-// Invalid is the answer for a value rejected by the engine.
+// Invalid returns the refusal for a value that the engine rejects.
 func Invalid(format string, args ...any) error {
 	return &Refusal{
 		Status: http.StatusBadRequest,
@@ -55,15 +56,16 @@ func Invalid(format string, args ...any) error {
 	}
 }
 
-// PlainFault is a fault without brackets: an exception of the engine instead of a message of one of its rules.
+// PlainFault returns a fault without brackets. It stands for an exception of the engine instead of the message of a
+// rule.
 func PlainFault(status int, format string, args ...any) error {
 	return &Refusal{Status: status, Reason: OperationFailed, Detail: fmt.Sprintf(format, args...)}
 }
 
-// InternalError is the engine's answer after a failure of its own code.
+// InternalError returns the engine's refusal after a failure of its own code.
 func InternalError() error { return Invalid("Internal Engine Error") }
 
-// BrokenPage is the page for an unhandled exception in the engine.
+// BrokenPage returns the HTML page for an unhandled exception in the engine.
 func BrokenPage() error {
 	return &Refusal{
 		Status: http.StatusInternalServerError,
@@ -72,7 +74,7 @@ func BrokenPage() error {
 	}
 }
 
-// Forbidden is the answer to a change beyond the user's rights.
+// Forbidden returns the refusal for a change beyond the user's rights.
 func Forbidden() error {
 	return &Refusal{
 		Status: http.StatusForbidden,
@@ -81,12 +83,12 @@ func Forbidden() error {
 	}
 }
 
-// NotPermitted is the answer to a query reserved for administrators.
+// NotPermitted returns the refusal for a query that only administrators may make.
 func NotPermitted() error {
 	return PlainFault(http.StatusBadRequest, "query execution failed due to insufficient permissions.")
 }
 
-// WithoutAction removes the action around the fault of an action.
+// WithoutAction removes the action around a fault.
 func WithoutAction(err error) error {
 	var refused *Refusal
 	if errors.As(err, &refused) {
@@ -96,7 +98,7 @@ func WithoutAction(err error) error {
 	return err
 }
 
-// BadUUID is the answer for an invalid UUID in a body's reference.
+// BadUUID returns the refusal for an invalid UUID in a reference of the body.
 func BadUUID(text string) error {
 	return &Refusal{Status: http.StatusBadRequest, Reason: "Operation failed", Detail: "Invalid UUID string: " + text}
 }

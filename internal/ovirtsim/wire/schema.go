@@ -12,20 +12,20 @@ import (
 	"sync"
 )
 
-// This file has what the API knows: the elements of its documents, and the methods of its paths.
+// This file contains the model of the API: the elements of its documents, and the methods of its paths.
 
 //go:embed schema.txt
 var schemaText string
 
-// child is an element of a type.
+// child is a child element in a type.
 type child struct {
-	// kind is one of the primitive kinds, else the name of an enum or of a type.
+	// kind is a primitive kind, or the name of an enum or a type.
 	kind string
-	// item is the name of each element of a list. It is empty if the element is no list.
+	// item is the name of each element in a list. It is empty if the child is not a list.
 	item string
 }
 
-// The primitive kinds.
+// These constants are the primitive kinds.
 const (
 	kindText    = "s"
 	kindInteger = "i"
@@ -34,26 +34,27 @@ const (
 	kindDecimal = "f"
 )
 
-// Service answers at a path.
+// Service is the part of the API at a path.
 type Service struct {
 	Name string
-	// Methods are add, get, list, remove, update, and actions by their path with a leading "!".
+	// Methods are add, get, list, remove, update, and the paths of actions with a leading "!".
 	Methods []string
-	// Paths maps a segment of the path to the service below; "{}" matches an ID.
+	// Paths maps a segment of the path to the service below it; "{}" matches an ID.
 	Paths map[string]string
 }
 
 // schema is the parsed schema.txt.
 type schema struct {
 	enums map[string][]string
-	// types by name, and the name of the type of a root element.
+	// types maps names of types to their elements. Roots maps root elements to the names of their types.
 	types map[string]map[string]child
 	Roots map[string]string
-	// Services by name.
+	// Services maps names to services.
 	Services map[string]*Service
 }
 
-// API is parsed at the first use, so that programs merely offering a simulator start without it.
+// API returns the schema. It parses the schema at the first use, so programs that only offer a simulator start without
+// parsing.
 var API = sync.OnceValue(func() *schema { return parseSchema(schemaText) })
 
 func parseSchema(text string) *schema {
@@ -94,7 +95,7 @@ func parseSchema(text string) *schema {
 		}
 	}
 
-	// Extensions of the engine missing from the published model follow.
+	// The following extensions of the engine are missing in the published model.
 	out.types["Fault"] = map[string]child{"reason": {kind: kindText}, "detail": {kind: kindText}}
 	for kind, members := range map[string]map[string]child{
 		"Action": {
@@ -117,7 +118,8 @@ func parseSchema(text string) *schema {
 	return out
 }
 
-// FindService returns the service, or the action of one, answering a path below /api, given by its segments.
+// FindService returns the service that answers a path below /api, given by its segments. For the path of an action, it
+// also returns the action.
 func (s *schema) FindService(segments []string) (found *Service, action string) {
 	found = s.Services["system"]
 	for i, segment := range segments {
@@ -138,7 +140,7 @@ func (s *schema) FindService(segments []string) (found *Service, action string) 
 	return found, ""
 }
 
-// HTTPMethods returns the methods accepted by a service or an action of one, in the engine's order.
+// HTTPMethods returns the methods that a service or one of its actions accepts, in the engine's order.
 func (s *Service) HTTPMethods(action string) []string {
 	if action != "" {
 		return []string{http.MethodPost, http.MethodOptions}
@@ -162,15 +164,15 @@ func (s *Service) HTTPMethods(action string) []string {
 	return out
 }
 
-// InvalidValue is the error for a text invalid in its element, as opposed to a malformed document.
+// InvalidValue returns the error for a text that is invalid in its element, in contrast to a malformed document.
 func InvalidValue(format string, args ...any) error {
 	return &Refusal{Status: http.StatusBadRequest, Reason: "Invalid value", Detail: fmt.Sprintf(format, args...)}
 }
 
-// ErrSyntax reports that a document is not one of the API; the refusal names the documentation of the method.
+// ErrSyntax reports that a document does not follow the API's model. The refusal names the documentation of the method.
 var ErrSyntax = fmt.Errorf("the document is not one of the API")
 
-// NormalizeDocument validates a parsed document against a type, and normalizes it for storage and sending: it marks
+// NormalizeDocument validates a parsed document against a type, and normalizes it for storage and sending. It marks
 // lists, and turns booleans into true or false.
 func (s *schema) NormalizeDocument(e *Element, kind string) error {
 	e.Structured = true
@@ -181,7 +183,7 @@ func (s *schema) NormalizeDocument(e *Element, kind string) error {
 	members := s.types[kind]
 	for _, kid := range e.Kids {
 		m, known := members[kid.Name]
-		if !known && kid.Name == "id" && len(kid.Kids) == 0 { // some clients write it as an element in JSON
+		if !known && kid.Name == "id" && len(kid.Kids) == 0 { // in JSON, some clients send the ID as an element
 			continue
 		}
 

@@ -1,6 +1,6 @@
-// Command hello is the program of a container image. It answers with the name of its pod on HTTP port 8080. As hello
-// get URL it makes one request and prints the answer. As hello keep FOLDER it records its node in the folder, and
-// prints all records.
+// Command hello is the program of a container image. It answers on HTTP port 8080 with the name of its pod. "hello get
+// URL" makes one request and prints the answer. "hello keep FOLDER" adds a record of its node to the folder, and prints
+// all records.
 package main
 
 import (
@@ -66,7 +66,7 @@ func printURL(url string) error {
 	return err
 }
 
-// recordNode adds a line to a file, prints the file and the folder's device, and waits until it is stopped.
+// recordNode adds a line to a file, and prints the file and the folder's device. Then it waits until it is stopped.
 func recordNode(folder string) error {
 	file, err := os.OpenFile(filepath.Join(folder, "nodes"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {

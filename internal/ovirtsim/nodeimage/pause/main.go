@@ -16,7 +16,7 @@ func main() {
 			return
 		}
 
-		// As the first process of its namespace it inherits orphaned children.
+		// As the first process of its namespace, it inherits orphaned child processes.
 		for {
 			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
 				break
