@@ -1,9 +1,9 @@
-// Command build compiles commands of this project and reports its progress, unlike go build and go run. It is itself
-// compiled silently, so it imports little of the standard library and nothing else.
+// Command build compiles commands of this project. Unlike go build and go run, it reports its progress. It is itself
+// compiled without messages, so it imports only a little of the standard library.
 //
 //	go run ./hack/build [-o FILE|FOLDER/] PACKAGE ...
 //
-// Without -o only the cache keeps the result: go run PACKAGE starts soon afterwards.
+// Without -o, only the cache keeps the result, so that go run PACKAGE starts quickly afterwards.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/gobuild"
 )
 
-// briefly is the time of a build without progress messages: nothing has changed since the last one.
+// briefly is how long a build runs before it prints progress messages. A build without changes takes less time.
 const briefly = 2 * time.Second
 
 func main() {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// notHere are skipped tests of go-ovirt-client, with the reason.
+// notHere maps skipped tests of go-ovirt-client to the reason.
 var notHere = map[string]string{
 	"TestBadURL": "it asks a web site on the internet",
 	"TestVMNICWithMacCreation": "it wants a multicast MAC address on a network " +
@@ -27,7 +27,8 @@ var notHere = map[string]string{
 	"TestCannotRemoveTemplateIfVMCloneIsNotSet": "the client repeats the refused call for 17 minutes",
 }
 
-// Its authors wrote these tests for real engines: their expectations are the best executable description of an engine.
+// The authors of the client wrote these tests for real engines. Their expectations are the best executable description
+// of an engine.
 func TestTheClientsOwnTestsPassAgainstTheSimulator(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "client.test")

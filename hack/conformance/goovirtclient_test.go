@@ -28,7 +28,7 @@ func connect(t *testing.T) ovirt.ClientWithLegacySupport {
 // once makes a call fail at once instead of after 17 minutes.
 var once = []ovirt.RetryStrategy{ovirt.MaxTries(1), ovirt.AutoRetry()}
 
-// must fails the test on an error, to save a branch after most calls.
+// must returns a function that fails the test on an error, so most calls need no branch.
 func must[T any](t *testing.T) func(T, error) T {
 	return func(value T, err error) T {
 		t.Helper()
@@ -47,7 +47,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// site contains the IDs needed by every test.
+// site contains the IDs that every test needs.
 type site struct {
 	cluster  ovirt.ClusterID
 	template ovirt.TemplateID
@@ -80,8 +80,8 @@ func newVM(t *testing.T, client ovirt.Client, name string, params ovirt.Optional
 	return vm
 }
 
-// conflicts checks for the engine's answer that makes the client repeat a call. After giving up, the client reports
-// only this.
+// conflicts verifies that the engine gave the answer that makes the client repeat a call. After the client gives up, it
+// reports only this.
 func conflicts(t *testing.T, err error, text string) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), "409 Conflict") || !strings.Contains(err.Error(), text) {
@@ -235,7 +235,7 @@ func TestAVMStartsIsFoundAndEnds(t *testing.T) {
 		}
 	}
 
-	// The client puts statuses into parentheses, and an engine finds nothing with them.
+	// The client puts statuses into parentheses. With them, an engine finds nothing.
 	found := must[[]ovirt.VM](
 		t,
 	)(
@@ -245,7 +245,7 @@ func TestAVMStartsIsFoundAndEnds(t *testing.T) {
 		t.Error("a search with parentheses found a VM")
 	}
 
-	// No guest runs here, so none reports addresses; the client would ask again and again.
+	// No guest runs here, so no guest reports addresses. Without a limit, the client would ask again and again.
 	ips, err := client.GetVMNonLocalIPAddresses(vm.ID(), once...)
 	if len(ips) > 0 || err != nil && !strings.Contains(err.Error(), "maximum retries") {
 		t.Errorf("a VM without an agent reports %v, %v", ips, err)
@@ -253,7 +253,7 @@ func TestAVMStartsIsFoundAndEnds(t *testing.T) {
 
 	check(t, client.ShutdownVM(vm.ID(), false))
 	must[ovirt.VM](t)(client.WaitForVMStatus(vm.ID(), ovirt.VMStatusDown))
-	check(t, client.StopVM(vm.ID(), true)) // already down
+	check(t, client.StopVM(vm.ID(), true)) // the VM is already down
 	if got := must[ovirt.NIC](t)(client.GetNIC(vm.ID(), nic.ID())); got.Mac() == "" || got.VMID() != vm.ID() {
 		t.Errorf("the network interface is %v", got)
 	}
@@ -452,7 +452,7 @@ func TestAffinityGroupsHoldVMs(t *testing.T) {
 	check(t, client.RemoveAffinityGroup(cluster, group.ID()))
 	_, err = client.GetAffinityGroup(cluster, group.ID(), once...)
 	if err == nil || !strings.Contains(err.Error(), "400 Bad Request") {
-		t.Errorf("a group that is gone: %v", err) // no client can distinguish it from a refusal
+		t.Errorf("a group that is gone: %v", err) // no client can distinguish a missing group from a refusal
 	}
 }
 
@@ -484,6 +484,6 @@ func TestATemplateIsMadeUsedAndRemoved(t *testing.T) {
 		t.Errorf("the override of the disk had no effect: %v", disk)
 	}
 
-	check(t, client.RemoveTemplate(template.ID())) // a clone does not depend on it
+	check(t, client.RemoveTemplate(template.ID())) // a clone does not depend on its template
 	check(t, client.RemoveVM(vm.ID()))
 }

@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// TestLibgovirtRunsAVM needs libgovirt with its bindings: gir1.2-govirt-1.0 and python3-gi of Debian and its relatives.
-// It checks all requests of the simulator, so it does not run beside other tests.
+// TestLibgovirtRunsAVM needs libgovirt with its bindings: the packages gir1.2-govirt-1.0 and python3-gi of Debian and
+// related distributions. It checks all requests to the simulator, so it does not run in parallel with other tests.
 func TestLibgovirtRunsAVM(t *testing.T) {
 	python := ""
 
-	for _, one := range []string{"/usr/bin/python3", "python3"} { // packages are for the system's Python
+	for _, one := range []string{"/usr/bin/python3", "python3"} { // the packages are for the system's Python
 		if exec.CommandContext(t.Context(), one, "-c", `import gi; gi.require_version("GoVirt", "1.0")`).Run() == nil {
 			python = one
 			break
@@ -42,14 +42,14 @@ func TestLibgovirtRunsAVM(t *testing.T) {
 	}
 }
 
-// seen is a request answered by the simulator.
+// seen is a request that the simulator has answered.
 type seen struct {
 	Seq          int
 	Method, Path string
 	Status       int
 }
 
-// requestsSeen returns the requests answered by the simulator so far, the oldest first.
+// requestsSeen returns the requests that the simulator has answered so far, the oldest first.
 func requestsSeen(t *testing.T) []seen {
 	t.Helper()
 	request := must[*http.Request](

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// connection is the simulator's file for its clients.
+// connection is the content of the simulator's file for its clients.
 type connection struct {
 	URL        string `json:"url"`
 	CAFile     string `json:"ca_file"`
@@ -87,7 +87,7 @@ func startSimulator(folder, file string) (stop func(), err error) {
 	simulator := exec.CommandContext(context.Background(), program, "--connection", file, "--speed", "10",
 		"--guests=none")
 	simulator.Stdout, simulator.Stderr = &output, &output
-	simulator.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // even if go test gives up on us
+	simulator.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // even if go test kills us
 	if err := simulator.Start(); err != nil {
 		return nil, err
 	}
@@ -141,10 +141,10 @@ func load(file string) (*connection, error) {
 	return c, nil
 }
 
-// limit is the time until a wait counts as a hang, on a machine of any speed.
+// limit is the time after which a wait counts as a hang. It is long enough for slow machines.
 const limit = 10 * time.Minute
 
-// eventually waits for background work of the engine.
+// eventually waits until the engine's background work is done.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// oracleCLI makes the calls of Oracle's CLI. Its Go types are strict: numbers are strings, IDs are members, lists are
-// arrays in an object; decoding fails otherwise.
+// oracleCLI makes the calls of Oracle's CLI. Its Go types are strict: numbers are strings, IDs are members, and lists
+// are arrays in an object. Otherwise, decoding fails.
 type oracleCLI struct {
 	t     *testing.T
 	token string
@@ -92,7 +92,7 @@ func newOracleCLI(t *testing.T) *oracleCLI {
 	defer response.Body.Close()
 	check(t, json.NewDecoder(response.Body).Decode(&reply))
 	cli := &oracleCLI{t: t, token: reply.Token}
-	cli.call(http.MethodGet, "", nil, nil) // verify the token
+	cli.call(http.MethodGet, "", nil, nil) // this call verifies the token
 
 	return cli
 }
@@ -133,7 +133,7 @@ func (c *oracleCLI) try(method, path string, in any) (int, []byte) {
 	return response.StatusCode, must[[]byte](c.t)(io.ReadAll(response.Body))
 }
 
-// put sends one piece of an image; the ticket in the URL is the only right it needs.
+// put sends one piece of an image. The ticket in the URL is the only right that it needs.
 func (c *oracleCLI) put(to string, content []byte, at, total int, query string) {
 	c.t.Helper()
 	request := must[*http.Request](
@@ -151,7 +151,7 @@ func (c *oracleCLI) put(to string, content []byte, at, total int, query string) 
 	}
 }
 
-// begin creates a disk by the name of its storage domain, and a transfer into it.
+// begin creates a disk on a storage domain given by name, and starts a transfer into the disk.
 func (c *oracleCLI) begin(name string, size int) (oracleDisk, oracleTransfer) {
 	c.t.Helper()
 	var domains oracleDomains
@@ -199,7 +199,7 @@ func TestOraclesCLIUploadsAnImage(t *testing.T) {
 	image := qcow2(gib)
 	disk, transfer := cli.begin("ock-image", gib)
 
-	const piece = 100_000 // not a multiple of anything
+	const piece = 100_000 // so the pieces do not align with anything
 	for at := 0; at < len(image); at += piece {
 		end, query := min(at+piece, len(image)), "?flush=y"
 		if end == len(image) {
@@ -214,7 +214,7 @@ func TestOraclesCLIUploadsAnImage(t *testing.T) {
 		t.Errorf("%s of %d bytes were transferred", transfer.Transferred, len(image))
 	}
 
-	// an action without a document is 415
+	// the engine answers an action without a document with 415
 	cli.call(http.MethodPost, "/imagetransfers/"+transfer.ID+"/finalize", struct{}{}, nil)
 	eventually(t, "the transfer has succeeded", func() bool {
 		cli.call(http.MethodGet, "/imagetransfers/"+transfer.ID, nil, &transfer)

@@ -16,11 +16,11 @@ import (
 //go:embed requirements.txt
 var requirements string
 
-// ansible is the PyPI package containing the collection ovirt.ovirt among many others. The others are discarded.
+// ansible is the PyPI package that contains the collection ovirt.ovirt. The tests discard its many other collections.
 const ansible = "ansible==9.13.0"
 
-// pythonHome returns a virtual environment with the Python clients, below the user's cache. It is created once. The
-// error explains a failure: no suitable Python, or no PyPI.
+// pythonHome returns a virtual environment with the Python clients, below the user's cache. It is created only once.
+// The error explains the failure, such as no suitable Python or no access to PyPI.
 var pythonHome = sync.OnceValues(func() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -95,13 +95,13 @@ func python(t *testing.T, environment []string, program string, args ...string) 
 	return string(output)
 }
 
-// TestThePythonSDKWalksThroughTheEngine needs python3 with venv, and PyPI once.
+// TestThePythonSDKWalksThroughTheEngine needs python3 with venv. The first run also needs PyPI.
 func TestThePythonSDKWalksThroughTheEngine(t *testing.T) {
 	t.Parallel()
 	python(t, nil, "python", "sdk.py", sim.file)
 }
 
-// TestAnsibleMakesUsesAndRemovesThings plays tasks of ovirt.ovirt: create, create again, inspect, act, remove.
+// TestAnsibleMakesUsesAndRemovesThings runs tasks of ovirt.ovirt: create, create again, inspect, act, remove.
 func TestAnsibleMakesUsesAndRemovesThings(t *testing.T) {
 	t.Parallel()
 	output := python(t, []string{

@@ -38,8 +38,8 @@ const (
 	// wantedMachines is the number of machines in the cluster of each sample.
 	wantedMachines = 3
 
-	// availableWithin and deletedWithin limit the two waits on very busy machines; usually, both take well under a
-	// minute. Permanent failures end them at once.
+	// availableWithin and deletedWithin limit the two waits. They suffice for very busy machines; usually, each wait
+	// takes much less than a minute. Permanent failures end a wait at once.
 	availableWithin = 10 * time.Minute
 	deletedWithin   = 5 * time.Minute
 )
@@ -52,15 +52,15 @@ type demo struct {
 	tools       *toolchain.Toolchain
 	// binDir contains our manager and the simulator.
 	binDir string
-	// dir is for this run alone.
+	// dir is the folder of this run.
 	dir   string
 	plane *simplane.Plane
-	// executor is the Terraform or OpenTofu in use.
+	// executor is the Terraform or OpenTofu that the demo uses.
 	executor terraform.Executable
-	// explained reports that the failure of the demo is already explained.
+	// explained reports that the demo has already explained its failure.
 	explained bool
-	// real reports that the VMs are Linux machines booting from image. netns is the name of the network namespace of
-	// the VMs and this process, and workload the kubeconfig of their cluster.
+	// real reports that the VMs are Linux machines that boot from image. The namespace netns contains the network of
+	// the VMs and of this process. The file workload is the cluster's kubeconfig.
 	real     bool
 	image    nodeimage.Image
 	netns    string
@@ -118,7 +118,7 @@ func (d *demo) runPlane(ctx context.Context) error {
 	if d.keep && ctx.Err() == nil {
 		err = cmp.Or(err, d.stayUp(ctx))
 
-		// A second Ctrl-C aborts the orderly deletion; everything is stopped anyway.
+		// A second Ctrl-C aborts the orderly deletion. All processes end anyway.
 		var stop context.CancelFunc
 		ctx, stop = signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
@@ -200,8 +200,8 @@ func (d *demo) applySample(ctx context.Context) error {
 	return nil
 }
 
-// prepareManifests returns the sample's manifests, for this engine and in a network free of other demos. It also writes
-// them to a file.
+// prepareManifests returns the sample's manifests for this engine, in a network that no other demo uses. It also writes
+// the manifests to a file.
 func (d *demo) prepareManifests() (manifests, sample string, err error) {
 	sample = "config/samples/demo.yaml"
 	if d.real {
@@ -216,7 +216,7 @@ func (d *demo) prepareManifests() (manifests, sample string, err error) {
 	manifests = strings.NewReplacer("ENGINE_URL", d.plane.Engine.URL, "KUBERNETES_VERSION", d.image.Kubernetes).
 		Replace(string(content))
 
-	if !d.real { // it has a network namespace to itself
+	if !d.real { // a demo with real nodes has its own network namespace
 		var moved string
 		if manifests, moved, err = inFreeNetwork(manifests); err != nil {
 			return "", "", err
@@ -235,15 +235,15 @@ func (d *demo) prepareManifests() (manifests, sample string, err error) {
 }
 
 const (
-	// sampleNetwork, endpointHost and endpointPort locate the cluster of the sample.
+	// sampleNetwork, endpointHost and endpointPort are the address of the sample's cluster.
 	sampleNetwork = "127.20.30"
 	endpointHost  = 5
 	endpointPort  = 6443
-	// otherPort is for machines with a process listening on endpointPort of all addresses, such as an API server.
+	// otherPort is for hosts on which another process, such as an API server, listens on endpointPort of all addresses.
 	otherPort = 16443
 )
 
-// inFreeNetwork moves manifests to a free network. moved describes it if it differs from the sample's.
+// inFreeNetwork moves manifests to a free network. If this is not the sample's network, moved describes it.
 func inFreeNetwork(manifests string) (out, moved string, err error) {
 	port := endpointPort
 
@@ -271,7 +271,7 @@ func inFreeNetwork(manifests string) (out, moved string, err error) {
 
 func (d *demo) manifestFile() string { return filepath.Join(d.dir, "demo.yaml") }
 
-// waitAvailable waits for the Cluster, and prints changes meanwhile.
+// waitAvailable waits until the Cluster is available, and prints changes until then.
 func (d *demo) waitAvailable(ctx context.Context) error {
 	return d.waitForGoal(ctx, goal{
 		unmet:   "the cluster is not available",
@@ -396,7 +396,7 @@ func (d *demo) showResult(ctx context.Context) error {
 	return d.printSuggestions(ctx)
 }
 
-// removeKeys removes the keys and kubeconfigs of the ended processes; logs and rendered files stay.
+// removeKeys removes the keys and kubeconfigs of the ended processes. Logs and rendered files stay.
 func (d *demo) removeKeys() error {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -418,7 +418,7 @@ func (d *demo) removeKeys() error {
 	return nil
 }
 
-// deleteCluster deletes the cluster and shows that nothing is left.
+// deleteCluster deletes the cluster and shows that nothing of it is left.
 func (d *demo) deleteCluster(ctx context.Context) error {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterName}}
 	begin := time.Now()
@@ -458,7 +458,7 @@ func (d *demo) deleteCluster(ctx context.Context) error {
 	return nil
 }
 
-// waitDeleted waits until the Cluster is gone. The processes in its VMs no longer matter.
+// waitDeleted waits until the Cluster is gone. The processes in the Cluster's VMs no longer matter.
 func (d *demo) waitDeleted(ctx context.Context, cluster *clusterv1.Cluster) error {
 	return d.waitForGoal(ctx, goal{
 		unmet: "the cluster is not deleted", limit: deletedWithin, missing: d.describeTrouble,

@@ -17,13 +17,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// newDemo returns a demo writing output and errors to the same buffer.
+// newDemo returns a demo that writes output and errors to the same buffer.
 func newDemo() (*demo, *bytes.Buffer) {
 	var out bytes.Buffer
 	return &demo{start: time.Now(), out: &out, errors: &out}, &out
 }
 
-// look is a test goal's state at a time since the beginning.
+// look returns the state of a test's goal at a time after the beginning.
 type look func(since time.Duration) (seen string, reached bool, err error)
 
 func TestWait(t *testing.T) {
@@ -114,7 +114,8 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestABreakWhileTheServerHangs has both at once, like after the end of etcd: nobody waits for the answer.
+// TestABreakWhileTheServerHangs covers a process that ends while the API server hangs, as after the end of etcd. The
+// demo does not wait for the server's answer.
 func TestABreakWhileTheServerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, out := newDemo()
@@ -139,7 +140,7 @@ func TestABreakWhileTheServerHangs(t *testing.T) {
 	})
 }
 
-// TestAServerThatHangs has a look that never returns, like with an API server stopped by SIGSTOP.
+// TestAServerThatHangs covers a look that never returns, as with an API server stopped by SIGSTOP.
 func TestAServerThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -200,7 +201,7 @@ func TestInFreeNetwork(t *testing.T) {
 	check.Contains(t, "the sample", sample, fmt.Sprintf("host: %s.%d\n", sampleNetwork, endpointHost))
 	check.Contains(t, "the sample", sample, fmt.Sprintf("port: %d\n", endpointPort))
 
-	// Another demo is running, or a process without a reservation: either way the first network is taken.
+	// Another demo may run, or a process that has made no reservation. In both cases, the first network is taken.
 	listener, err := net.Listen("tcp", fmt.Sprintf("%s.%d:%d", sampleNetwork, endpointHost, endpointPort))
 	if err == nil {
 		defer listener.Close()
@@ -230,7 +231,7 @@ func TestRunFolders(t *testing.T) {
 
 	var names []string
 
-	for range 2 { // started at the same moment, both continue
+	for range 2 { // two demos started at the same moment both continue
 		dir, inUse, err := makeRunDir(runs, now)
 		check.Error(t, err, "")
 		defer inUse.Close()

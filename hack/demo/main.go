@@ -1,4 +1,4 @@
-// Command demo runs the whole product once on local processes: a management plane, the engine simulator, our manager,
+// Command demo runs the whole product once, as local processes: a management plane, the engine simulator, our manager,
 // and a cluster from config/samples.
 package main
 
@@ -31,7 +31,7 @@ func main() {
 	nodes := flag.String("nodes", "simulated", "simulated, or real for Linux machines with kubelets, as root")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	ctrl.SetLogger(logr.Discard()) // discard the libraries' logs; they return errors
+	ctrl.SetLogger(logr.Discard()) // discards the logs of libraries, because the libraries also return their errors
 	d := &demo{
 		start: sinceVariable(time.Now()), out: os.Stdout, errors: os.Stderr, keep: *keep,
 		netns: os.Getenv(netnsVariable),
@@ -46,7 +46,7 @@ func main() {
 	os.Exit(code)
 }
 
-// main runs the demo, with real nodes in a network namespace.
+// main runs the demo. A demo with real nodes runs in a network namespace.
 func (d *demo) main(ctx context.Context, nodes string) (code int, err error) {
 	switch nodes {
 	case "simulated":
@@ -89,7 +89,7 @@ func (d *demo) buildTools(ctx context.Context) error {
 	}
 
 	d.reportProgress("executor: %s", d.executor)
-	// Separate from the commands of make build, because those have a version.
+	// This folder is not that of make build, because the commands there have a version.
 	d.binDir = filepath.Join(tools.Root(), "bin", ".demo")
 	if err := tools.BuildProject(ctx, d.binDir, "manager", "ovirtsim"); err != nil {
 		return err
@@ -103,11 +103,11 @@ func (d *demo) buildTools(ctx context.Context) error {
 	return nil
 }
 
-// keptRuns is the number of earlier runs whose folders are kept for their logs.
+// keptRuns is the number of earlier runs whose folders stay, for their logs.
 const keptRuns = 4
 
-// makeRunDir creates a folder for a new run, and removes those of old runs. Other demos do not remove the folder until
-// the returned file is closed.
+// makeRunDir creates the folder of a new run, and removes the folders of old runs. Other demos do not remove the folder
+// until the caller closes the returned file.
 func makeRunDir(runs string, now time.Time) (dir string, inUse *os.File, err error) {
 	if err := os.MkdirAll(runs, 0o700); err != nil {
 		return "", nil, fmt.Errorf("failed to make a folder for the demo: %w", err)
@@ -138,9 +138,9 @@ func makeRunDir(runs string, now time.Time) (dir string, inUse *os.File, err err
 	}
 }
 
-// removeOldRuns removes the folders of all but the last few runs, unless their demo is running.
+// removeOldRuns removes the folders of old runs. It keeps the last few, and those whose demo still runs.
 func removeOldRuns(runs string) error {
-	entries, err := os.ReadDir(runs) // sorted by name, and so by time
+	entries, err := os.ReadDir(runs) // sorted by name, and therefore by time
 	if err != nil {
 		return fmt.Errorf("failed to list earlier runs: %w", err)
 	}
@@ -161,7 +161,7 @@ func removeOldRuns(runs string) error {
 	return nil
 }
 
-// lockFolder fails if another process has locked the folder. Closing the file unlocks it.
+// lockFolder locks a folder. It fails if another process has locked the folder. Closing the file unlocks the folder.
 func lockFolder(dir string) (*os.File, error) {
 	folder, err := os.Open(dir)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // This file suggests next steps for a running demo.
 
-// printSuggestions prints suggestions to try, with commands not needed by the demo itself.
+// printSuggestions prints suggestions for the user. Their commands are not necessary for the demo itself.
 func (d *demo) printSuggestions(ctx context.Context) error {
 	if err := d.tools.Build(ctx, "plane", "kubectl"); err != nil {
 		return err
@@ -47,8 +47,8 @@ func (d *demo) printSuggestions(ctx context.Context) error {
 	return nil
 }
 
-// writeEnvironment writes a file for a shell. It contains the connections to the management cluster and the engine, and
-// the paths of the commands.
+// writeEnvironment writes a file that a shell can source, and returns its path. It contains the connections to the
+// management cluster and the engine, and the paths of the commands.
 func (d *demo) writeEnvironment() (path string, err error) {
 	kubectl, err := d.tools.Path("plane", "kubectl")
 	if err != nil {

@@ -24,16 +24,16 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/nodeimage"
 )
 
-// This file contains the demo's steps for real nodes. Each VM is a Linux machine, and runs pods.
+// This file contains the demo's steps for real nodes. Each VM is a Linux machine that runs pods.
 
 const (
 	// netnsVariable and startVariable pass the network namespace and the start time to the inner demo.
 	netnsVariable = "CAPOLVM_DEMO_NETNS"
 	startVariable = "CAPOLVM_DEMO_START"
 
-	// answersWithin limits how long the demo waits for an answer of each pod.
+	// answersWithin limits the wait until each pod has answered.
 	answersWithin = 3 * time.Minute
-	// helloURL reaches the Service of config/samples/hello.yaml, at its node port on the control plane machine.
+	// helloURL is the URL of the Service in config/samples/hello.yaml, at its node port on the control plane machine.
 	helloURL = "http://10.198.0.10:30080"
 )
 
@@ -47,7 +47,7 @@ func (d *demo) buildNodes(ctx context.Context) (err error) {
 }
 
 // rerunInNetNS builds everything, and runs this demo again in a new network namespace. The namespace contains the
-// networks of the VMs, so the whole demo can reach them. inNetNS removes the namespace afterwards.
+// networks of the VMs, so the whole demo can reach them. Afterwards, inNetNS removes the namespace.
 func (d *demo) rerunInNetNS(ctx context.Context) (code int, err error) {
 	if err := d.buildTools(ctx); err != nil {
 		return 0, err
@@ -74,7 +74,7 @@ func (d *demo) rerunInNetNS(ctx context.Context) (code int, err error) {
 		return 0, errors.Join(fmt.Errorf("failed to enter a network namespace: %w", err), clean())
 	}
 
-	// Ctrl-C reaches the child directly, and the child cleans up. Pass the other signals on.
+	// Ctrl-C reaches the child directly, and the child cleans up. This process passes on the other signals.
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, syscall.SIGTERM, syscall.SIGHUP)
 
@@ -94,8 +94,8 @@ func (d *demo) rerunInNetNS(ctx context.Context) (code int, err error) {
 	return code, errors.Join(err, clean())
 }
 
-// sinceVariable returns the start time of the outer demo, if this one runs in its network namespace. Otherwise, it
-// returns now.
+// sinceVariable returns the start time of the outer demo, if this demo runs in the network namespace of an outer one.
+// Otherwise, it returns now.
 func sinceVariable(now time.Time) time.Time {
 	seconds, err := strconv.ParseInt(os.Getenv(startVariable), 10, 64)
 	if err != nil {
@@ -105,7 +105,7 @@ func sinceVariable(now time.Time) time.Time {
 	return time.Unix(seconds, 0)
 }
 
-// runPods runs a Deployment in the cluster, queries it through its Service, and shows the pods.
+// runPods runs a Deployment in the cluster, sends requests to its Service, and shows the pods.
 func (d *demo) runPods(ctx context.Context) error {
 	var secret corev1.Secret
 	err := d.plane.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: clusterName + "-kubeconfig"}, &secret)
@@ -144,7 +144,7 @@ func (d *demo) runPods(ctx context.Context) error {
 	return d.runKubectl(ctx, d.out, "get", "pods", "-A", "-o", "wide")
 }
 
-// queryService queries the Service until both pods have answered.
+// queryService sends requests to the Service until both pods have answered.
 func (d *demo) queryService(ctx context.Context) ([]string, error) {
 	// Use a new connection each time, because a Service chooses a pod for each connection.
 	asking := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
@@ -167,7 +167,7 @@ func (d *demo) queryService(ctx context.Context) ([]string, error) {
 	return answered, err
 }
 
-// fetchName returns the name of the answering pod.
+// fetchName returns the name of the pod that answers.
 func fetchName(ctx context.Context, asking *http.Client, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

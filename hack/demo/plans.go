@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/preview"
 )
 
-// This file plans changes without making them.
+// This file plans changes without applying them.
 
 // change is a possible change of the manifests.
 type change struct {
@@ -25,7 +25,7 @@ type change struct {
 	make func(manifests string) (string, error)
 }
 
-// changes are changes to the manifests of a sample: more workers, larger workers, and none.
+// changes are possible changes to a sample's manifests: more workers, larger workers, and no change.
 var changes = []change{
 	{"another worker: replicas of demo-md-0 become 3", func(manifests string) (string, error) {
 		return editDocument(manifests, "MachineDeployment", func(document string) string {
@@ -51,8 +51,8 @@ var changes = []change{
 	}},
 }
 
-// editDocument changes the document beginning with this kind and the text after it. An edit without an effect is an
-// error.
+// editDocument changes the document that begins with the given kind, and all text after it. An edit without an effect
+// is an error.
 func editDocument(manifests, kind string, edit func(document string) string) (string, error) {
 	documents := strings.Split(manifests, "---\n")
 
@@ -69,7 +69,7 @@ func editDocument(manifests, kind string, edit func(document string) string) (st
 	return "", fmt.Errorf("no %s of the sample can be changed", kind)
 }
 
-// showPlans shows the effects of changes, like olvmctl plan, without the plan of each new VM. It changes nothing.
+// showPlans shows the effects of changes like olvmctl plan, but without the plan of each new VM. It changes nothing.
 func (d *demo) showPlans(ctx context.Context) error {
 	manifests, err := os.ReadFile(d.manifestFile())
 	if err != nil {
@@ -96,7 +96,7 @@ func (d *demo) showPlans(ctx context.Context) error {
 	return nil
 }
 
-// planChanges compares manifests with the running cluster, with deletions as for a pruning GitOps tool.
+// planChanges compares manifests with the running cluster. It includes deletions, as a GitOps tool with pruning does.
 func (d *demo) planChanges(ctx context.Context, manifests string) (planreport.Report, error) {
 	input, err := planinput.Load([]string{"-"}, strings.NewReader(manifests))
 	if err != nil {
@@ -112,7 +112,7 @@ func (d *demo) planChanges(ctx context.Context, manifests string) (planreport.Re
 	return preview.NewManifests(input).ReportOn(ctx, preview.Request{Progress: io.Discard})
 }
 
-// summarizeReport summarizes a report, without unchanged machines and without the plan of each VM.
+// summarizeReport summarizes a report without unchanged machines, and without the plan of each VM.
 func summarizeReport(report planreport.Report) string {
 	var lines []string
 

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestChangesCanBeMadeToEachSample makes the changes planned by the demo, so that an edited sample does not break the
+// TestChangesCanBeMadeToEachSample makes the demo's changes to each sample, so that an edited sample does not break the
 // demo.
 func TestChangesCanBeMadeToEachSample(t *testing.T) {
 	for _, sample := range []string{"demo.yaml", "nodes.yaml"} {
@@ -20,7 +20,7 @@ func TestChangesCanBeMadeToEachSample(t *testing.T) {
 		before, err := manifest.Read(content)
 		check.Error(t, err, "")
 
-		for i, more := range []int{0, 1, -1} { // objects
+		for i, more := range []int{0, 1, -1} { // numbers of objects
 			changed, err := changes[i].make(string(content))
 			check.Error(t, err, "")
 			check.Equal(t, sample+": changed", changed != string(content), true)

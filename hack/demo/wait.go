@@ -19,10 +19,10 @@ import (
 // This file contains the demo's waits, and its messages after a timeout.
 
 const (
-	// lookInterval is the time between two looks of a wait, and lookLimit the limit of one look.
+	// lookInterval is the time between two looks during a wait. lookLimit is the time limit of one look.
 	lookInterval = 250 * time.Millisecond
 	lookLimit    = 5 * time.Second
-	// treeLimit is the time for reading the state of the cluster after a failed demo.
+	// treeLimit is the time limit for reading the state of the cluster after a failed demo.
 	treeLimit = 3 * time.Second
 	// maxReminder is the maximum length of a reminder about missing parts, in bytes.
 	maxReminder = 160
@@ -30,19 +30,19 @@ const (
 
 // goal is the object of a wait.
 type goal struct {
-	// unmet is the error if the goal was not reached within the limit.
+	// unmet is the error if the demo does not reach the goal within the limit.
 	unmet string
 	limit time.Duration
 	// look describes the current state, and reports whether the goal is reached. An error does not end the wait.
 	look func(context.Context) (seen string, reached bool, err error)
-	// broken explains why the goal has become unreachable; nil while it may be reached.
+	// broken explains why the goal is no longer reachable. It returns nil while the goal may be reached.
 	broken func(context.Context) error
-	// missing describes the parts missing at present.
+	// missing describes the parts that are missing now.
 	missing func(context.Context) string
 }
 
-// waitForGoal looks until the goal is reached or unreachable. It prints the state after each change, and in each
-// interval of a heartbeat.
+// waitForGoal looks at the goal until it is reached or no longer reachable. It prints the state after each change, and
+// once per heartbeat interval.
 func (d *demo) waitForGoal(ctx context.Context, g goal) error {
 	begin, said, last := time.Now(), time.Now(), ""
 
@@ -73,7 +73,7 @@ func (d *demo) waitForGoal(ctx context.Context, g goal) error {
 	}
 }
 
-// errInterrupted ends a demo interrupted by the user.
+// errInterrupted ends a demo that the user has interrupted.
 var errInterrupted = errors.New("interrupted")
 
 // sight is the result of one look at a goal.
@@ -83,8 +83,8 @@ type sight struct {
 	err     error
 }
 
-// lookOnce looks at the goal and, at the same time, for failures making it unreachable: a hung API server would block
-// it.
+// lookOnce looks at the goal. At the same time, it looks for failures that make the goal unreachable, because a hung
+// API server would block the look at the goal.
 func (d *demo) lookOnce(ctx context.Context, g goal) (seen string, reached bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
@@ -102,7 +102,7 @@ func (d *demo) lookOnce(ctx context.Context, g goal) (seen string, reached bool,
 				return found.seen, true, nil
 			}
 
-			if found.err != nil { // the API server may be busy rather than gone
+			if found.err != nil { // the API server may be busy instead of gone
 				found.seen = "the management cluster does not answer: " + shortenLine(found.err.Error())
 			}
 
@@ -124,7 +124,7 @@ func withLimit(ctx context.Context, ask func(context.Context) string) string {
 	return ask(ctx)
 }
 
-// shortenLine cuts a text to one line of limited length.
+// shortenLine shortens a text to one line of limited length.
 func shortenLine(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) <= maxReminder {
@@ -134,8 +134,8 @@ func shortenLine(text string) string {
 	return strings.ToValidUTF8(text[:maxReminder], "") + " …"
 }
 
-// findFailure returns an error if the cluster can never become available: a process has ended, or a guest failed to
-// start. Nothing restarts either.
+// findFailure returns an error if the cluster can never become available, because a process has ended or a guest has
+// failed to start. Nothing starts them again.
 func (d *demo) findFailure(ctx context.Context) error {
 	if err := d.plane.Failed(); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (d *demo) findFailure(ctx context.Context) error {
 	return errors.New(strings.Join(guests, "\n"))
 }
 
-// readTree reads the cluster.
+// readTree reads the tree of the cluster's objects.
 func (d *demo) readTree(ctx context.Context) (*clustertree.Node, error) {
 	var cluster clusterv1.Cluster
 	key := client.ObjectKey{Namespace: namespace, Name: clusterName}
@@ -170,7 +170,8 @@ func (d *demo) describeTrouble(ctx context.Context) string {
 	return tree.DescribeTrouble()
 }
 
-// explainFailure explains once why the demo failed: first the cause, then the logs and the state of the cluster.
+// explainFailure explains once why the demo failed. It prints the cause, and then the logs and the state of the
+// cluster.
 func (d *demo) explainFailure(err error) {
 	if d.explained {
 		return
@@ -192,7 +193,7 @@ func (d *demo) explainFailure(err error) {
 	d.printTree(d.errors)
 }
 
-// printTree prints the cluster, if it exists.
+// printTree prints the tree of the cluster's objects, if the cluster exists.
 func (d *demo) printTree(out io.Writer) {
 	if d.plane == nil {
 		return
@@ -203,14 +204,14 @@ func (d *demo) printTree(out io.Writer) {
 
 	tree, err := d.readTree(ctx)
 	if err != nil {
-		return // the API server may be the broken part
+		return // the API server may be the part that failed
 	}
 
 	fmt.Fprintln(out)
 	_ = tree.Print(out)
 }
 
-// stayUp waits for Ctrl-C. It names a process ending meanwhile at once, and finally returns it as the error.
+// stayUp waits for Ctrl-C. If a process ends before, stayUp names it at once, and later returns this as the error.
 func (d *demo) stayUp(ctx context.Context) (failed error) {
 	if d.explained {
 		fmt.Fprintf(d.errors, "\nThe engine simulator: %s\nThe management cluster: export KUBECONFIG=%s\n\n",

@@ -1,4 +1,4 @@
-// Command layout measures the readability of code and documents, and fails if a figure is worse than its limit.
+// Command layout measures how readable code and documents are, and fails if a figure is worse than its limit.
 //
 //	go run ./hack/layout
 //
@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// smallest is the minimum height of counted functions, in lines.
+	// smallest is the minimum height of functions that count, in lines.
 	smallest = 5
-	// tall is the maximum height of a function.
+	// tall is the maximum height of a function in lines.
 	tall = 60
-	// long is the maximum height of a function without a blank line. maxSolids functions may exceed it: most are
-	// schemas and tables.
+	// long is the maximum height of a function without a blank line. At most maxSolids functions may exceed it; most of
+	// these are schemas and tables.
 	long      = 25
 	maxSolids = 20
-	// minBlanks is the minimum number of blank lines per line of code.
+	// solids and talls are the names of functions above these limits.
 	minBlanks = 0.10
 	// widest is the maximum width of a line, in columns; a tab counts tabWidth. maxWide lines of tests may exceed it.
 	// That is today's figure: lower it when the figure falls.
@@ -166,7 +166,7 @@ func (c *count) countFunction(name string, body []string) {
 	}
 }
 
-// checkLimits prints the figures, and returns an error for those over the limits.
+// checkLimits prints the figures, and returns an error with the figures above their limits.
 func (c *count) checkLimits() error {
 	ratio := float64(c.blank) / float64(max(c.code, 1))
 	fmt.Printf("layout: %d functions, %.3f blank lines per line of code, %d over %d lines without a blank one, "+

@@ -11,9 +11,9 @@ import (
 	"unicode"
 )
 
-// The limits are today's figures. Lower them when the figures fall. A change exceeding one needs shorter sentences or
-// longer names. Cluster API, controller-runtime and CAPV have 1.2 to 1.7 relatives per 100 words of comments, and 16 to
-// 36 % of their functions have a name of one word.
+// The limits are today's figures. Lower them when the figures fall. If a change exceeds a limit, it needs shorter
+// sentences or longer names. Cluster API, controller-runtime and CAPV have 1.2 to 1.7 relatives per 100 words of
+// comments. In them, 16 to 36 % of the functions have a name of one word.
 const (
 	maxCommentRelatives = 0.97
 	maxDocRelatives     = 0.90
@@ -23,11 +23,11 @@ const (
 var (
 	word     = regexp.MustCompile(`[A-Za-z][A-Za-z'-]*`)
 	relative = regexp.MustCompile(`^(?i:that|which|what|where|who|whose|whom)$`)
-	// notProse matches the parts of a document other than sentences.
+	// notProse matches those parts of a document that are not sentences.
 	notProse = regexp.MustCompile("(?ms)^```.*?^```|^    .*?$|`[^`\n]*`")
 )
 
-// prose counts words, and the relative pronouns and adverbs among them.
+// prose counts words, and those of them that are relative pronouns or adverbs.
 type prose struct{ words, relatives int }
 
 func (p *prose) addText(text string) {
@@ -40,7 +40,7 @@ func (p *prose) addText(text string) {
 	}
 }
 
-// relativesPer100 returns the relatives per 100 words.
+// relativesPer100 returns the number of relatives per 100 words.
 func (p *prose) relativesPer100() float64 {
 	return 100 * float64(p.relatives) / float64(max(p.words, 1))
 }
@@ -61,7 +61,7 @@ func (n *names) oneWordPercent() float64 {
 	return 100 * float64(n.oneWord) / float64(max(n.functions, 1))
 }
 
-// addDocuments counts the prose of all Markdown files below a folder, except of generated ones.
+// addDocuments counts the prose of all Markdown files below a folder, except generated files.
 func (p *prose) addDocuments(root string) error {
 	files, err := filepath.Glob(filepath.Join(root, "docs", "*", "*.md"))
 	if err != nil {
@@ -84,7 +84,7 @@ func (p *prose) addDocuments(root string) error {
 	return nil
 }
 
-// checkWords prints the figures of names and prose, and returns an error for each figure over its limit.
+// checkWords prints the figures of names and prose, and returns an error with each figure above its limit.
 func checkWords(comments, documents prose, functions names) error {
 	fmt.Printf("layout: %.2f relatives per 100 words of comments, %.2f of documents; %.1f %% of functions have a name "+
 		"of one word\n", comments.relativesPer100(), documents.relativesPer100(), functions.oneWordPercent())

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// This program replaces the go command of gremlins v0.6.0, to correct faults of gremlins:
+// This program replaces the go command of gremlins v0.6.0, to work around faults of gremlins:
 //
 //  - It cannot pass -short to the tests.
 //  - It reads exit status 2 as a mutant failing to compile, and 1 as one killed by a test. Today's go test exits with 1
@@ -25,30 +25,32 @@ import (
 //  - It reads coverage profiles, which have no block for the conditions of a switch: they would never be mutated.
 //  - It downloads all modules of go.sum, twice as many as the tests need.
 //
-// Some faults remain. Each minus counts twice, because two kinds of mutant make it a plus. Package-level constants and
-// variables count as not covered. Timed out mutants count neither as killed nor as lived.
+// Some faults remain. Each minus counts twice, because two kinds of mutants turn it into a plus. Package-level
+// constants and variables count as not covered. Mutants whose tests time out count neither as killed nor as alive.
 
-// goCommandEnv is the real go command. If it is set, this program replaces it.
+// goCommandEnv is the environment variable with the path of the real go command. If it is set, this program runs as the
+// replacement of the go command.
 const goCommandEnv = "MUTATIONS_GO"
 
 // module is the path of the project's Go module.
 const module = "github.com/capolvm/cluster-api-provider-olvm"
 
-// Exit statuses of go test as gremlins reads them.
+// These constants are exit statuses of go test with their meaning for gremlins.
 const (
 	statusKilled    = 1
 	statusNotViable = 2
 )
 
-// testFlags inserts the flags of all test runs after the word "test". Tests should find mutants, so vet is off.
+// testFlags inserts the flags of all test runs after the word "test". It turns vet off, because the tests should find
+// the mutants.
 func testFlags(args ...string) []string {
 	return slices.Insert(args, 1, "-short", "-count=1", "-vet=off", "-trimpath")
 }
 
-// runGoCommand runs the real go command, and returns the exit status expected by gremlins.
+// runGoCommand runs the real go command, and returns the exit status that gremlins expects.
 func runGoCommand(realGo string, args []string) int {
 	if len(args) > 0 && args[0] == "mod" {
-		return 0 // the tests are compiled, so all modules are present
+		return 0 // the tests are already compiled, so all modules are present
 	}
 
 	if len(args) > 0 && args[0] == "test" {
@@ -77,7 +79,7 @@ func runGoCommand(realGo string, args []string) int {
 	}
 }
 
-// coverConditions adds the conditions of executed switches to the coverage profile, if these arguments request one.
+// coverConditions adds the conditions of executed switches to the coverage profile, if the arguments request a profile.
 func coverConditions(args []string) error {
 	i := slices.Index(args, "-coverprofile")
 	if i < 0 {
@@ -99,7 +101,7 @@ func coverConditions(args []string) error {
 	return os.WriteFile(args[i+1], append(profile, added...), 0o600)
 }
 
-// block is an executed part of a file, from a line and column up to others.
+// block is an executed part of a file, from one line and column to another.
 type block struct{ fromLine, fromColumn, toLine, toColumn int }
 
 func (b block) containsPosition(p token.Position) bool {
@@ -109,15 +111,15 @@ func (b block) containsPosition(p token.Position) bool {
 	return after && before
 }
 
-// missingConditions returns the lines missing from a coverage profile: a block for the conditions of each case of an
-// executed switch. Files are relative to the module.
+// missingConditions returns the lines that a coverage profile lacks: a block for the conditions of each case of an
+// executed switch. Names of files are relative to the module.
 func missingConditions(profile string, read func(file string) ([]byte, error)) (string, error) {
 	ran := map[string][]block{}
 
 	for line := range strings.Lines(profile) {
 		file, position, ok := strings.Cut(strings.TrimPrefix(line, module+"/"), ".go:")
 		if !ok {
-			continue // the line with the mode
+			continue // this line contains the mode
 		}
 
 		var b block
@@ -149,7 +151,7 @@ func missingConditions(profile string, read func(file string) ([]byte, error)) (
 	return out.String(), nil
 }
 
-// writeConditions writes the lines of one file. ran are its executed blocks.
+// writeConditions writes the lines for one file. The parameter ran contains the executed blocks of the file.
 func writeConditions(out io.Writer, file string, content []byte, ran []block) error {
 	set := token.NewFileSet()
 	tree, err := parser.ParseFile(set, file, content, parser.SkipObjectResolution)

@@ -3,8 +3,8 @@
 //
 //	go run ./hack/mutations [PACKAGE ...]
 //
-// Without arguments it measures every package with a floor. It prints a table and each unnoticed change, and fails if a
-// package is below its floor. Gremlins makes the changes; gocommand.go lists its faults.
+// Without arguments, it measures each package that has a floor. It prints a table and each change that no test noticed.
+// It fails if a package is below its floor. Gremlins makes the changes; gocommand.go lists its faults.
 package main
 
 import (
@@ -28,14 +28,14 @@ import (
 type floor struct {
 	// pkg is the folder of the package.
 	pkg string
-	// killed is the minimum percentage of mutants noticed by tests, among those covered by tests.
+	// killed is the minimum percentage of mutants that tests must notice, of those that tests cover.
 	killed float64
-	// covered is the minimum percentage of mutants covered by tests; 0 accepts any.
+	// covered is the minimum percentage of mutants that tests must cover; 0 accepts any percentage.
 	covered float64
 }
 
-// floors lists the packages whose mistakes cost machines or states. Raise a floor if its package is well above it;
-// never lower one.
+// floors lists the packages in which mistakes cost machines or states. Raise a floor if its package is far above it.
+// Never lower a floor.
 var floors = []floor{
 	{pkg: "render", killed: 85},
 	{pkg: "internal/tfstate", killed: 85},
@@ -46,9 +46,9 @@ var floors = []floor{
 	{pkg: "controllers/machine", killed: 85, covered: 60},
 }
 
-// A mutant may take timeoutCoefficient times as long as the unchanged tests, and no less than leastTimeout. Gremlins
-// does not count the time of the compiler and the linker, or delays by another worker. The rest is room for machines
-// with varying load: only a mutant in an endless loop may time out.
+// A mutant may take timeoutCoefficient times as long as the unchanged tests, and at least leastTimeout. Gremlins does
+// not count the time of the compiler and the linker, nor delays by another worker. The margin is for machines with
+// varying load, because only a mutant in an endless loop may time out.
 const (
 	timeoutCoefficient = 20
 	leastTimeout       = 2 * time.Minute
@@ -96,7 +96,7 @@ func measurePackages(ctx context.Context, packages []string) error {
 	return belowFloors(results)
 }
 
-// chooseFloors returns the floors of these packages, or all.
+// chooseFloors returns the floors of the given packages. Without packages, it returns all floors.
 func chooseFloors(packages []string) ([]floor, error) {
 	if len(packages) == 0 {
 		return floors, nil
@@ -122,7 +122,7 @@ func chooseFloors(packages []string) ([]floor, error) {
 type gremlins struct {
 	// root is the root of the checkout.
 	root string
-	// program is the path of gremlins, and environment its environment.
+	// program is the path of gremlins. environment is its environment.
 	program     string
 	environment []string
 	// dir is a temporary folder.
@@ -184,7 +184,7 @@ func (g *gremlins) measurePackage(ctx context.Context, f floor) (result, error) 
 		return result{}, err
 	}
 
-	// Gremlins would count the mutants of files not compiled on this platform.
+	// Otherwise, gremlins counts mutants in files that are not compiled on this platform.
 	ignored, err := g.goCommand(ctx, "list", "-f", `{{join .IgnoredGoFiles "\n"}}`, "./"+f.pkg)
 	if err != nil {
 		return result{}, err
@@ -215,7 +215,8 @@ func (g *gremlins) measurePackage(ctx context.Context, f floor) (result, error) 
 
 // measureCoefficient returns the time limit of a mutant as a multiple of the duration of the unchanged tests.
 func (g *gremlins) measureCoefficient(ctx context.Context, f floor) (int, error) {
-	// Gremlins takes the time of its first run for the duration of the tests: compile their dependencies before.
+	// Gremlins takes the time of its first run as the duration of the tests. Therefore, this call compiles their
+	// dependencies before.
 	if _, err := g.goCommand(ctx, testFlags("test", "-cover", "-run", "^$", "./"+f.pkg)...); err != nil {
 		return 0, err
 	}

@@ -38,7 +38,7 @@ func TestGremlinsLearnsWhatBecameOfAMutant(t *testing.T) {
 	check.Equal(t, "exit status of a download", runGoCommand(scriptOf(t, "exit 1"), []string{"mod", "download"}), 0)
 }
 
-// scriptOf writes a shell script, and returns the path of the executable.
+// scriptOf writes a shell script as an executable, and returns its path.
 func scriptOf(t *testing.T, script string) string {
 	t.Helper()
 
@@ -126,7 +126,7 @@ func TestAProfileIsExtendedInPlace(t *testing.T) {
 	check.Equal(t, "profile", string(after), before+module+"/p.go:5.7,5.12 1 1\n")
 }
 
-// outputOf returns the output of gremlins with this many mutants of each status, in one file.
+// outputOf returns the output of gremlins for one file, with the given number of mutants of each status.
 func outputOf(t *testing.T, statuses map[string]int) string {
 	t.Helper()
 

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// These statuses of mutants are those of gremlins, the mutation tester.
+// These constants are the statuses that gremlins, the mutation tester, gives to mutants.
 const (
 	killed     = "KILLED"
 	lived      = "LIVED"
@@ -87,12 +87,12 @@ func (r result) countMutants(statuses ...string) int {
 	return n
 }
 
-// killedPercent returns the percentage of mutants noticed by tests, among those covered by tests.
+// killedPercent returns the percentage of mutants that tests notice, of those that tests cover.
 func (r result) killedPercent() float64 {
 	return percent(r.countMutants(killed), r.countMutants(killed, lived))
 }
 
-// coveredPercent returns the percentage of mutants covered by tests.
+// coveredPercent returns the percentage of mutants that tests cover.
 func (r result) coveredPercent() float64 {
 	return percent(r.countMutants(killed, lived), r.countMutants(killed, lived, notCovered))
 }
@@ -105,7 +105,7 @@ func percent(part, whole int) float64 {
 	return 100 * float64(part) / float64(whole)
 }
 
-// formatTable returns a line for each package, and then a line for each mutant no test notices.
+// formatTable returns a line for each package, and then a line for each mutant that no test notices.
 func formatTable(results []result) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
@@ -145,7 +145,7 @@ func formatTable(results []result) string {
 	return out.String()
 }
 
-// belowFloors returns an error naming each package below its floor.
+// belowFloors returns an error that names each package below its floor.
 func belowFloors(results []result) error {
 	var errs []error
 

@@ -1,5 +1,5 @@
-// Command nodeimage builds the boot image of simulated machines, and prints its folder. With -tests it builds all boot
-// images of tests, and their other programs, and prints nothing.
+// Command nodeimage builds the boot image of simulated machines, and prints its folder. With -tests, it builds all boot
+// images and other programs that tests need, and prints nothing.
 //
 //	go run ./hack/nodeimage [-tests]
 package main

@@ -1,5 +1,5 @@
-// Package planaction tests the script for commenting pull requests with plans. It uses the documented environments of
-// GitHub and GitLab, and a stand-in for their APIs. Neither platform has run the script.
+// Package planaction tests the script that comments on pull requests with plans. The tests use the documented
+// environments of GitHub and GitLab, and a stand-in for the APIs of both. Neither platform has run the script.
 package planaction
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// platform is an API storing comments.
+// platform is an API that stores comments.
 type platform struct {
 	*httptest.Server
 	author   string
 	comments []map[string]any
 	tokens   map[string]bool
-	// broken refuses every request; asked counts requests.
+	// broken makes the API refuse every request. asked counts the requests.
 	broken bool
 	asked  int
 }
@@ -103,7 +103,7 @@ func (p *platform) environment(gitlab bool) []string {
 		"GITHUB_TOKEN=canary", "RUN_URL=https://ci.example.com/1"}
 }
 
-// run runs the script with a fake olvmctl. It prints a plan and a problem, and exits with a code.
+// run runs the script with a fake olvmctl. The fake prints a plan and a problem, and exits with a code.
 func run(t *testing.T, environment []string, plan, problem string, code string) (exit int, out string) {
 	t.Helper()
 
@@ -118,7 +118,7 @@ func run(t *testing.T, environment []string, plan, problem string, code string) 
 		environment...)
 
 	said, err := command.CombinedOutput()
-	if args, failed := os.ReadFile(filepath.Join(dir, "args")); failed == nil { // otherwise nothing was planned
+	if args, failed := os.ReadFile(filepath.Join(dir, "args")); failed == nil { // olvmctl has run
 		check.Contains(t, "the arguments", string(args), "plan -f clusters/ of prod -o markdown")
 	}
 
@@ -178,7 +178,8 @@ func TestACommandInAMessageIsNone(t *testing.T) {
 	check.Contains(t, "what is before it", before, "::stop-commands::")
 }
 
-// TestACommandToGitLabIsNone has a message with a line ending the fence by GitLab's rules, but shorter than the fence.
+// TestACommandToGitLabIsNone uses a message with a line that ends the fence by GitLab's rules, although the line is
+// shorter than the fence.
 func TestACommandToGitLabIsNone(t *testing.T) {
 	for name, gitlab := range map[string]bool{"GitHub": false, "GitLab": true} {
 		p := newPlatform(t, map[bool]string{false: "github-actions[bot]", true: "plan-bot"}[gitlab])
@@ -222,8 +223,8 @@ func TestAPlanFailsOnWhatIsNamed(t *testing.T) {
 	}
 }
 
-// TestAPlanThatSaysNothingIsTold has an olvmctl killed, and one crashing: after a crash, Go exits with the same code as
-// for changes.
+// TestAPlanThatSaysNothingIsTold uses an olvmctl that is killed, and one that crashes. After a crash, Go exits with the
+// same code as olvmctl for changes.
 func TestAPlanThatSaysNothingIsTold(t *testing.T) {
 	for name, test := range map[string]struct{ problem, code, want string }{
 		"killed":  {"", "137", "### The plan failed\n\n```\nolvmctl plan ended with code 137\n```"},
@@ -256,7 +257,7 @@ func TestAnAPIThatRefusesIsAskedOnce(t *testing.T) {
 	}
 }
 
-// TestACommentOfAnotherTokenIsKeptUpToDate has the token of an app. No API reveals the app's name.
+// TestACommentOfAnotherTokenIsKeptUpToDate uses the token of an app. No API reveals the app's name.
 func TestACommentOfAnotherTokenIsKeptUpToDate(t *testing.T) {
 	p := newPlatform(t, "plans[bot]")
 	p.add("github-actions[bot]", "<!-- olvmctl-plan  -->\nof another workflow")
@@ -274,7 +275,8 @@ func TestACommentOfAnotherTokenIsKeptUpToDate(t *testing.T) {
 	check.Contains(t, "the action", string(content), "COMMENT_AUTHOR: ${{ inputs.comment-author }}")
 }
 
-// TestAPlanWithoutAPullRequestIsOnThePageOfTheRun is the nightly drift check: it makes no request to the API.
+// TestAPlanWithoutAPullRequestIsOnThePageOfTheRun covers the nightly check for drift, which makes no request to the
+// API.
 func TestAPlanWithoutAPullRequestIsOnThePageOfTheRun(t *testing.T) {
 	for name, test := range map[string]struct {
 		plan, code, want string
@@ -324,8 +326,8 @@ func readComponent(t *testing.T, path string) (out component) {
 	return out
 }
 
-// TestTheComponentForDriftRunsInSchedulesAlone runs the last command of each component, as GitLab does after filling in
-// the inputs. The plan's exit code fails the job.
+// TestTheComponentForDriftRunsInSchedulesAlone runs the last command of each component. It fills in the inputs before,
+// as GitLab does. The exit code of the plan makes the job fail.
 func TestTheComponentForDriftRunsInSchedulesAlone(t *testing.T) {
 	for name, source := range map[string]string{"plan": "merge_request_event", "drift": "schedule"} {
 		c := readComponent(t, "../../templates/"+name+".yml")
@@ -349,7 +351,7 @@ func TestTheComponentForDriftRunsInSchedulesAlone(t *testing.T) {
 	check.Equal(t, "fail-on", *drift["fail-on"].Default, "any")
 }
 
-// TestTheWorkflowForDriftCallsTheAction reads the workflow; actionlint checks its meaning for GitHub.
+// TestTheWorkflowForDriftCallsTheAction reads the workflow. actionlint checks the workflow's meaning for GitHub.
 func TestTheWorkflowForDriftCallsTheAction(t *testing.T) {
 	content, err := os.ReadFile("../../.github/workflows/drift.yaml")
 	check.Error(t, err, "")

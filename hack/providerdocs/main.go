@@ -1,5 +1,5 @@
 // Command providerdocs writes the reference of the Terraform provider, in the layout of Terraform's registry. Its
-// source is the schema the provider sends to Terraform or OpenTofu.
+// source is the schema that the provider sends to Terraform or OpenTofu.
 //
 //	go run ./hack/providerdocs
 package main
@@ -20,13 +20,13 @@ import (
 
 const (
 	source = "registry.terraform.io/ovirt/ovirt"
-	// folder is the folder of the reference in the checkout.
+	// folder is the reference's folder in the checkout.
 	folder = "docs/terraform-provider"
 	// examples is the folder of the examples for resources, data sources and imports in the checkout.
 	examples = "cmd/terraform-provider-ovirt/examples"
 )
 
-// configuration requires the provider, and uses nothing of it.
+// configuration requires the provider, but uses no part of it.
 const configuration = `terraform {
   required_providers {
     ovirt = {
@@ -112,7 +112,7 @@ func writeSchema(ctx context.Context, tools *toolchain.Toolchain, dir string) (s
 
 	for _, args := range [][]string{{"init", "-plugin-dir=" + mirror}, {"providers", "schema", "-json"}} {
 		command := exec.CommandContext(ctx, executor.Path, args...)
-		// Ignore the user's configuration.
+		// The user's configuration must have no effect.
 		command.Dir, command.Env = root, append(os.Environ(), "TF_CLI_CONFIG_FILE="+os.DevNull)
 		schema.Reset()
 		command.Stdout, command.Stderr = &schema, os.Stderr

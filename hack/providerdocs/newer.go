@@ -14,7 +14,7 @@ import (
 // object is a JSON object.
 type object map[string]any
 
-// addNewer adds identities, actions and lists to a schema printed by Terraform. Terraform 1.12 and later print them,
+// addNewer adds identities, actions and lists to a schema that Terraform printed. Terraform 1.12 and later print them,
 // but the pages must not depend on the installed version.
 func addNewer(ctx context.Context, printed []byte) ([]byte, error) {
 	var all struct {
@@ -58,7 +58,7 @@ func addNewer(ctx context.Context, printed []byte) ([]byte, error) {
 	return json.Marshal(all)
 }
 
-// schemaJSON converts a schema with only attributes, such as the schemas of actions and lists.
+// schemaJSON converts a schema that has only attributes, such as the schemas of actions and lists.
 func schemaJSON(schema *tfprotov5.Schema) object {
 	attributes := object{}
 	for _, a := range schema.Block.Attributes {

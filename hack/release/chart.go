@@ -19,25 +19,25 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// chartTime is the time of all files in the chart, so that the same version has the same checksum.
+// chartTime is the time of all files in the chart, so that a version always has the same checksum.
 var chartTime = time.Unix(0, 0)
 
 const (
 	chartName = "cluster-api-provider-olvm"
-	// namespace is the namespace in config/default, replaced with the Helm release's.
+	// namespace is the namespace in config/default. The chart replaces it with the namespace of the Helm release.
 	namespace = "capolvm-system"
 )
 
-// helmChart is a chart under construction from kustomize's output.
+// helmChart is a chart that is being made from kustomize's output.
 type helmChart struct{ made *chartv2.Chart }
 
-// digestAnnotation is the annotation of the chart with the digest of the image. The digest is not a value, because
-// values outlive upgrades.
+// digestAnnotation is the annotation of the chart that contains the digest of the image. The digest is not a value,
+// because values outlive upgrades.
 const digestAnnotation = "infrastructure.cluster.x-k8s.io/image-digest"
 
-// writeChart writes a Helm chart from config/default: the objects are the same, unless values change them. It has no
-// Namespace, because Helm provides one. CRDs stay after the removal of the release: otherwise, all machines would be
-// deleted.
+// writeChart writes a Helm chart from config/default. The objects are the same unless values change them. It has no
+// Namespace, because Helm provides one. CRDs stay when the release is removed. Otherwise, the removal would delete all
+// machines.
 func writeChart(ctx context.Context, tools *toolchain.Toolchain, components []byte, r release) error {
 	config := filepath.Join(tools.Root(), "config")
 	monitoring, err := runKustomize(ctx, tools, filepath.Join(config, "monitoring"))
@@ -94,7 +94,7 @@ func chartMetadata(version string) *chartv2.Metadata {
 	}
 }
 
-// conditionOfComponent returns the value required for an object, or "".
+// conditionOfComponent returns the condition on values under which the chart contains an object, or "".
 func conditionOfComponent(object *unstructured.Unstructured) string {
 	if object.GetKind() == "NetworkPolicy" {
 		return ".Values.networkPolicy.enabled"
@@ -111,7 +111,7 @@ func conditionOfMonitoring(object *unstructured.Unstructured) string {
 		return ".Values.monitoring.dashboard.enabled"
 	}
 
-	return ".Values.monitoring.podMonitor.enabled" // and the scrapers
+	return ".Values.monitoring.podMonitor.enabled" // also for the scrapers
 }
 
 // addManifests converts manifests to templates.
@@ -126,7 +126,7 @@ func (h *helmChart) addManifests(manifests []byte, condition func(*unstructured.
 			continue
 		}
 
-		// Marks change the object.
+		// This line comes first, because marks change the object.
 		kind, name, condition := object.GetKind(), object.GetName(), condition(object)
 		text, err := templateOf(object)
 		if err != nil {
@@ -154,7 +154,7 @@ func (h *helmChart) addTemplate(name string, content []byte) {
 	})
 }
 
-// addFiles adds the handwritten files: templates, the values, their schema, and the README.
+// addFiles adds the handwritten files: the templates, the values, their schema, and the README.
 func (h *helmChart) addFiles(folder string) error {
 	files := map[string][]byte{}
 

@@ -1,5 +1,5 @@
-// Command release builds the parts of a release: clusterctl's repository files, a Helm chart, binaries with their bills
-// of materials, and checksums.
+// Command release builds the parts of a release. These are the files of clusterctl's repository, a Helm chart, binaries
+// with their bills of materials, and checksums.
 package main
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// devImage is the image in config/manager, replaced with the release's version.
+// devImage is the image in config/manager. The release replaces it with its own image.
 const devImage = "ghcr.io/capolvm/cluster-api-provider-olvm:dev"
 
 // flagVariables maps flags of the manager to variables of clusterctl. Their defaults are the values in config/manager.
@@ -38,10 +38,10 @@ var flagVariables = map[string]string{
 	"feature-gates":        "CAPOLVM_FEATURE_GATES",
 }
 
-// variables matches everything clusterctl reads as the beginning of a variable.
+// variables matches everything that clusterctl reads as the beginning of a variable.
 var variables = regexp.MustCompile(`\$+\{`)
 
-// binaries and their platforms.
+// binaries maps each program to its platforms.
 var binaries = map[string][]string{
 	"manager":                  {"linux/amd64", "linux/arm64"},
 	"ovirtsim":                 {"linux/amd64", "linux/arm64"},
@@ -64,7 +64,7 @@ func main() {
 	}
 }
 
-// release is a release to build, and its output folder.
+// release is a release to build, with its output folder.
 type release struct{ version, out, imageDigest string }
 
 // digests matches the image digests of registries.
@@ -122,7 +122,7 @@ func logProgress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "release: "+format+"\n", args...)
 }
 
-// writeManifests writes the input of clusterctl, and the chart.
+// writeManifests writes the input of clusterctl and the chart.
 func writeManifests(ctx context.Context, tools *toolchain.Toolchain, parsed *utilversion.Version, r release) error {
 	config := filepath.Join(tools.Root(), "config")
 	metadata, err := os.ReadFile(filepath.Join(config, "metadata.yaml"))
@@ -185,7 +185,7 @@ func writeManifests(ctx context.Context, tools *toolchain.Toolchain, parsed *uti
 	return nil
 }
 
-// imageReference returns the image of the components.
+// imageReference returns the reference of the components' image.
 func (r release) imageReference() string {
 	image := strings.TrimSuffix(devImage, "dev") + r.version
 	if r.imageDigest != "" {
@@ -195,7 +195,7 @@ func (r release) imageReference() string {
 	return image
 }
 
-// renderComponents returns the objects of config/default with the image of the release, for clusterctl.
+// renderComponents returns the objects of config/default for clusterctl, with the image of the release.
 func (r release) renderComponents(rendered []byte) ([]byte, error) {
 	if bytes.Count(rendered, []byte(devImage)) != 1 {
 		return nil, fmt.Errorf("config/default does not have the image %s once", devImage)
@@ -203,7 +203,7 @@ func (r release) renderComponents(rendered []byte) ([]byte, error) {
 
 	rendered = bytes.Replace(rendered, []byte(devImage), []byte(r.imageReference()), 1)
 
-	// Descriptions mention variables; clusterctl would ask for their values.
+	// Descriptions mention variables. Without this change, clusterctl asks for the values of these variables.
 	rendered = variables.ReplaceAllFunc(rendered, func(match []byte) []byte {
 		return bytes.ReplaceAll(match, []byte("$"), []byte("$$"))
 	})
@@ -238,7 +238,7 @@ func runKustomize(ctx context.Context, tools *toolchain.Toolchain, folder string
 }
 
 // buildPrograms builds the binaries, each with its bill of materials. One call of go build builds all binaries of a
-// platform: it compiles shared packages once, and links in parallel.
+// platform, so it compiles shared packages once and links in parallel.
 func buildPrograms(ctx context.Context, tools *toolchain.Toolchain, version, out string) error {
 	out, err := filepath.Abs(out)
 	if err != nil {
@@ -264,7 +264,7 @@ func buildPrograms(ctx context.Context, tools *toolchain.Toolchain, version, out
 	return nil
 }
 
-// programsOf returns the names of the programs of each platform.
+// programsOf returns the names of the programs for each platform.
 func programsOf(binaries map[string][]string) map[string][]string {
 	out := map[string][]string{}
 
@@ -323,7 +323,7 @@ func buildPlatform(ctx context.Context, root, bill, out, version, platform strin
 	return nil
 }
 
-// writeExecutorBill writes the bill of materials of the image's OpenTofu.
+// writeExecutorBill writes the bill of materials of the OpenTofu in the image.
 func writeExecutorBill(ctx context.Context, tools *toolchain.Toolchain, out string) error {
 	bill, err := tools.Path("sbom", "cyclonedx-gomod")
 	if err != nil {

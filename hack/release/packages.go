@@ -13,11 +13,11 @@ import (
 	"strings"
 )
 
-// sumOf matches the placeholder in a file of hack/install for the checksum of a file of the release.
+// sumOf matches a placeholder in the files of hack/install. It stands for the checksum of a file of the release.
 var sumOf = regexp.MustCompile(`@SHA256 ([^@\n]+)@`)
 
-// writePackages writes the files for installing olvmctl: archives for krew, its manifest, Homebrew's formula, and the
-// script for everybody else.
+// writePackages writes the files that install olvmctl: archives for krew with their manifest, the formula for Homebrew,
+// and a script for all other users.
 func writePackages(root string, r release) error {
 	license, err := os.ReadFile(filepath.Join(root, "LICENSE"))
 	if err != nil {
@@ -60,7 +60,7 @@ func writePackages(root string, r release) error {
 	return nil
 }
 
-// fillText writes the version and the checksums of the release into a text.
+// fillText puts the version and the checksums of the release into a text.
 func (r release) fillText(text string) (string, error) {
 	var failed error
 
@@ -76,7 +76,7 @@ func (r release) fillText(text string) (string, error) {
 	return version.Replace(text), failed
 }
 
-// pluginArchive returns the same archive for the same program.
+// pluginArchive returns an archive with a program. The same program always results in the same archive.
 func pluginArchive(program, license []byte) ([]byte, error) {
 	var content bytes.Buffer
 

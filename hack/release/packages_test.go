@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// smallRelease returns a release with scripts in place of olvmctl, and the files for package managers.
+// smallRelease returns a release with the files for package managers. It contains scripts instead of olvmctl.
 func smallRelease(t *testing.T) release {
 	t.Helper()
 	r := release{version: "v0.1.0", out: t.TempDir()}
@@ -36,10 +36,10 @@ func smallRelease(t *testing.T) release {
 	return r
 }
 
-// install runs the script of the release from a folder, like a user without cosign.
+// install runs the script of the release with a folder as the source, like a user without cosign.
 func install(t *testing.T, r release, folder string) (string, error) {
 	t.Helper()
-	path := t.TempDir() // the programs of the script, without cosign
+	path := t.TempDir() // folder with the programs that the script needs, without cosign
 
 	for _, program := range []string{
 		"awk", "chmod", "curl", "ln", "mkdir", "mktemp", "mv", "rm", "sha256sum", "tr", "uname",
@@ -61,7 +61,7 @@ func install(t *testing.T, r release, folder string) (string, error) {
 	return string(out), err
 }
 
-// TestTheScriptInstallsWhatTheChecksumsAreOf installs from a folder, under all names of the program.
+// TestTheScriptInstallsWhatTheChecksumsAreOf installs the program from a folder under all its names.
 func TestTheScriptInstallsWhatTheChecksumsAreOf(t *testing.T) {
 	t.Parallel()
 	r := smallRelease(t)
@@ -77,7 +77,7 @@ func TestTheScriptInstallsWhatTheChecksumsAreOf(t *testing.T) {
 		check.Equal(t, name, string(said), "olvmctl-"+runtime.GOOS+"-"+runtime.GOARCH+"\n")
 	}
 
-	_, err = install(t, r, "bin") // relative to the working directory
+	_, err = install(t, r, "bin") // this folder is relative to the working directory
 	check.Error(t, err, "")
 }
 
@@ -116,7 +116,8 @@ func TestTheScriptInstallsNothingThatSomebodyChanged(t *testing.T) {
 	}
 }
 
-// TestKrewAndHomebrewGetTheChecksumsOfTheRelease reads their files. Neither krew nor Homebrew has read them.
+// TestKrewAndHomebrewGetTheChecksumsOfTheRelease reads the files for both. Neither krew nor Homebrew has ever read
+// them.
 func TestKrewAndHomebrewGetTheChecksumsOfTheRelease(t *testing.T) {
 	t.Parallel()
 	r := smallRelease(t)
@@ -159,7 +160,7 @@ func TestKrewAndHomebrewGetTheChecksumsOfTheRelease(t *testing.T) {
 	}
 }
 
-// modesIn returns the modes of the files in an archive.
+// modesIn returns the modes of the files in an archive by their names.
 func modesIn(t *testing.T, path string) map[string]int64 {
 	t.Helper()
 	file, err := os.Open(path)

@@ -13,14 +13,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// providerProgram is the plug-in, and the prefix of its packages' names.
+// providerProgram is the name of the plug-in, and the prefix of the names of its packages.
 const providerProgram = "terraform-provider-ovirt"
 
-// providerManifest declares the plug-in's protocol for registries.
+// providerManifest tells registries which protocol the plug-in uses.
 const providerManifest = `{"version":1,"metadata":{"protocol_versions":["5.0"]}}` + "\n"
 
-// writeProviderPackages packs the plug-ins in a folder for a registry or a mirror of Terraform providers: a zip file
-// for each platform, the manifest, and their checksums.
+// writeProviderPackages packs the plug-ins in a folder for a registry or a mirror of Terraform providers. It writes a
+// zip file for each platform, the manifest, and their checksums.
 func writeProviderPackages(out, release string) error {
 	number := version.FormatProvider(release)
 	files := map[string][]byte{fmt.Sprintf("%s_%s_manifest.json", providerProgram, number): []byte(providerManifest)}
@@ -57,7 +57,8 @@ func writeProviderPackages(out, release string) error {
 	return nil
 }
 
-// zipProgram returns a zip file with one program. It has no times, so that the same program yields the same file.
+// zipProgram returns a zip file with one program. The file contains no times, so the same program always results in the
+// same file.
 func zipProgram(name string, program []byte) ([]byte, error) {
 	var out bytes.Buffer
 	archive := zip.NewWriter(&out)

@@ -34,7 +34,8 @@ func TestTheProviderIsPackedAsARegistryHasIt(t *testing.T) {
 	check.Equal(t, "the same program in another file", string(first), string(second))
 }
 
-// TestEachPlatformIsBuiltByOneCall expects every program of every platform, and no platform twice.
+// TestEachPlatformIsBuiltByOneCall verifies that every program is built for each of its platforms, and no platform
+// twice.
 func TestEachPlatformIsBuiltByOneCall(t *testing.T) {
 	t.Parallel()
 	check.Equal(t, "programs", programsOf(binaries), map[string][]string{

@@ -10,11 +10,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// marks are placeholders in an object for parts decided by values. Each is a line of its YAML, and becomes lines of a
-// template with the same indentation.
+// marks are placeholders in an object for parts that depend on values. Each mark is a line of the object's YAML. It
+// becomes lines of a template with the same indentation.
 type marks map[string]func(indent string) string
 
-// markField replaces a field with a mark for the value, if any.
+// markField replaces a field with a mark for the given value, if the value is set.
 func (m marks) markField(of map[string]any, field, value string) {
 	m.addMark(value, func(mark string) { of[field] = mark }, func(indent string) string {
 		return fmt.Sprintf("{{- with .Values.%s }}\n%s%s:\n%s  {{- toYaml . | nindent %d }}\n{{- end }}\n",
@@ -22,7 +22,7 @@ func (m marks) markField(of map[string]any, field, value string) {
 	})
 }
 
-// markItems adds a mark to a list for the items of a value.
+// markItems adds a mark to a list for the items of the given value.
 func (m marks) markItems(of map[string]any, field, value string) {
 	m.addMark(value, func(mark string) {
 		list, _ := of[field].([]any)
@@ -33,7 +33,7 @@ func (m marks) markItems(of map[string]any, field, value string) {
 	})
 }
 
-// markEntries adds a mark to a mapping for the entries of a value.
+// markEntries adds a mark to a mapping for the entries of the given value.
 func (m marks) markEntries(of map[string]any, value string) {
 	m.addMark(value, func(mark string) { of[mark] = "" }, func(indent string) string {
 		return fmt.Sprintf("{{- with .Values.%s }}\n%s{{- toYaml . | nindent %d }}\n{{- end }}\n", value, indent,
@@ -41,7 +41,7 @@ func (m marks) markEntries(of map[string]any, value string) {
 	})
 }
 
-// markLines inserts a mark at every position set by place, for a given template.
+// markLines lets place insert a mark into the object. The lines of the template replace the mark.
 func (m marks) markLines(name string, place func(mark string), template ...string) {
 	m.addMark(name, place, func(indent string) string {
 		text := ""
@@ -64,7 +64,7 @@ func (m marks) addMark(name string, place func(mark string), text func(indent st
 	place(mark)
 }
 
-// fillMarks replaces the line of each mark.
+// fillMarks replaces the line of each mark in a text.
 func (m marks) fillMarks(text string) (string, error) {
 	var filled strings.Builder
 
@@ -143,7 +143,7 @@ func helmTemplate(object *unstructured.Unstructured) (string, error) {
 	return strings.ReplaceAll(string(content), namespace, "{{ .Release.Namespace }}"), nil
 }
 
-// ensureMapping returns a mapping nested in an object, and creates it if it is missing.
+// ensureMapping returns a mapping nested in an object, and creates missing mappings.
 func ensureMapping(of map[string]any, fields ...string) map[string]any {
 	for _, field := range fields {
 		inner, isMapping := of[field].(map[string]any)
@@ -158,7 +158,7 @@ func ensureMapping(of map[string]any, fields ...string) map[string]any {
 	return of
 }
 
-// markDeployment marks the parts of the manager decided by values.
+// markDeployment marks the parts of the manager that depend on values.
 func (m marks) markDeployment(object *unstructured.Unstructured) error {
 	pod := ensureMapping(object.Object, "spec", "template", "spec")
 	containers, _ := pod["containers"].([]any)
@@ -184,7 +184,7 @@ func (m marks) markDeployment(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// markShards marks the differences between the Deployments of shards. Each works on the objects with its label.
+// markShards marks the differences between the Deployments of shards. Each shard works on the objects with its label.
 func (m marks) markShards(object *unstructured.Unstructured) {
 	m.markLines("name", func(mark string) { ensureMapping(object.Object, "metadata")["name"] = mark },
 		"name: "+object.GetName()+"{{ with $shard }}-{{ . }}{{ end }}")
@@ -212,7 +212,7 @@ func (m marks) markContainer(container map[string]any) {
 		`{{- with .Values.watchNamespace }}`, `- --namespace={{ . }}`, `{{- end }}`,
 		`{{- with $shard }}`, `- --watch-filter={{ . }}`, `{{- end }}`)
 
-	// Without a request, GOMEMLIMIT would refer to 0.
+	// Without a memory request, GOMEMLIMIT would refer to 0.
 	m.markLines("GOMEMLIMIT", func(mark string) { container["env"] = []any{mark} },
 		`{{- if ((.Values.resources).requests).memory }}`,
 		`- name: GOMEMLIMIT`,
@@ -242,7 +242,7 @@ func (m marks) markOneNamespace(object *unstructured.Unstructured) {
 	}
 }
 
-// markNetworkPolicy marks the ports open to every address.
+// markNetworkPolicy marks the ports that are open to every address.
 func (m marks) markNetworkPolicy(object *unstructured.Unstructured) {
 	rules, _, _ := unstructured.NestedSlice(object.Object, "spec", "egress")
 	egress := make([]any, 0, len(rules))

@@ -1,5 +1,5 @@
-// Command rights writes the table of the manager's rights into docs/operate/security.md: the objects and verbs of
-// config/rbac/role.yaml, and the purpose of each. It fails on a right without an explanation.
+// Command rights writes the table of the manager's rights into docs/operate/security.md. The table contains the objects
+// and verbs of config/rbac/role.yaml, and the purpose of each right. It fails if a right has no explanation.
 package main
 
 import (
@@ -20,7 +20,7 @@ const (
 	endMarker   = "<!-- made by hack/rights: end -->"
 )
 
-// reasons explains the manager's need for access to each resource.
+// reasons explains why the manager needs access to each resource.
 var reasons = map[string]string{ //nolint:gosec // no credentials
 	"configmaps":                     "read the engine's CA and your user data; set finalizer and move label on the CA",
 	"namespaces":                     "read the labels that an OLVMClusterIdentity selects by",
@@ -96,7 +96,7 @@ func updatePage() error {
 	return os.WriteFile(page, slices.Concat(before, []byte(beginMarker+table+endMarker), after), 0o644)
 }
 
-// renderTable returns a table of rules, with a row for each resource.
+// renderTable returns a table of the rules with a row for each resource.
 func renderTable(rules []rbacv1.PolicyRule) (string, error) {
 	var out strings.Builder
 

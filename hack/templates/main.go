@@ -1,4 +1,5 @@
-// Command templates writes the cluster templates of config/templates from the kustomizations below its folder flavors.
+// Command templates writes the cluster templates in config/templates. Their source is the kustomizations in its
+// subfolder flavors.
 package main
 
 import (
@@ -17,8 +18,8 @@ import (
 // base is the flavor without a name.
 const base = "base"
 
-// lists matches lists given by a single variable, with commas between the elements. Kustomize reads such a variable as
-// a single element.
+// lists matches lists that a single variable contains, with commas between the elements. Kustomize reads such a
+// variable as a single element.
 var lists = regexp.MustCompile(`(?m)^( +)((?:ipAddresses|addresses|authorizedKeys):)\n +- (\$\{[A-Z0-9_]+(?::= )?\})$`)
 
 func main() {
@@ -67,7 +68,7 @@ func writeTemplates(ctx context.Context) error {
 	return nil
 }
 
-// buildTemplate returns the template of a flavor, with the comment at the head of its kustomization.
+// buildTemplate returns the template of a flavor. It starts with the comment at the head of the flavor's kustomization.
 func buildTemplate(ctx context.Context, kubectl, flavor string) ([]byte, error) {
 	kustomization, err := os.ReadFile(filepath.Join(flavor, "kustomization.yaml"))
 	if err != nil {

@@ -12,36 +12,36 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// numbers matches the variables of fields other than texts.
+// numbers matches the variables of fields that are not texts.
 var numbers = regexp.MustCompile(
 	`^\$\{(?:[A-Z_]+_(?:COUNT|PORT|CORES|SOCKETS|SECONDS|BITS)|NODES_LOST_AT_MOST)(?:[:=][^}]*)?\}$`)
 
-// listElement matches a variable expanding to several elements of a list; see lists.
+// listElement matches a variable that expands to several elements of a list; see lists.
 var listElement = regexp.MustCompile(`^\$\{(?:[A-Z0-9_]*ADDRESSES(?:_IPV6)?|OLVM_SSH_AUTHORIZED_KEYS:= )\}$`)
 
-// objectNames matches the variables of object names. The API server checks these, and refuses any character unfit for
-// quotes.
+// objectNames matches the variables with names of objects. The API server checks these names, and refuses every
+// character that cannot stand in quotes.
 var objectNames = regexp.MustCompile(`^(?:CLUSTER_NAME|NAMESPACE|[A-Z_]+_(?:SECRET|CONFIGMAP))$`)
 
-// variableNames matches the variables of a text.
+// variableNames matches the names of the variables in a text.
 var variableNames = regexp.MustCompile(`\$\{([A-Z0-9_]+)`)
 
-// blankDefault makes a variable optional, because clusterctl requires variables with an empty default. A block without
-// an explicit indent is empty if it contains only spaces.
+// blankDefault makes a variable optional, because clusterctl requires a value for variables with an empty default. A
+// block without an explicit indent is empty if it contains only spaces.
 const blankDefault = ":= }"
 
-// variable is a text with a variable, and its place in a template: line and column, from 1. indent is the indent of its
-// block.
+// variable is a text with a variable. Its place in a template is a line and a column, both counted from 1. The field
+// indent is the indent of its block.
 type variable struct {
 	text                 string
 	line, column, indent int
 }
 
-// quoteVariables makes YAML read each text with a variable as a text. Otherwise, clusterctl would fill in 010, true or
-// "kvm #2", and YAML would read a number, a boolean or half of the name. Object names get quotes. All other texts
-// become a block, in which only the end of a line has a meaning. A second line breaks the YAML of the template, unless
-// it has the indent of the template: then it can add a field. No quotes prevent this, because clusterctl fills in
-// texts.
+// quoteVariables ensures that YAML reads each text with a variable as a text. Otherwise, after clusterctl fills in 010,
+// true or "kvm #2", YAML reads a number, a boolean or half of the name. Object names get quotes. All other texts become
+// a block, because in a block only the end of a line has a meaning. A second line in a value breaks the YAML of the
+// template. If this line has the indent of the template, it can even add a field. Quotes cannot prevent this, because
+// clusterctl only inserts texts.
 func quoteVariables(template []byte) ([]byte, error) {
 	var found []variable
 
@@ -60,7 +60,7 @@ func quoteVariables(template []byte) ([]byte, error) {
 
 	lines := strings.Split(string(template), "\n")
 
-	// Go backwards, because an insertion moves the rest of the line.
+	// The loop goes backwards, because an insertion moves the rest of the line.
 	for _, v := range slices.Backward(found) {
 		line, err := v.quoteIn(lines[v.line-1])
 		if err != nil {
@@ -73,7 +73,7 @@ func quoteVariables(template []byte) ([]byte, error) {
 	return []byte(strings.Join(lines, "\n")), nil
 }
 
-// quoteIn returns the line with the quoted text. It becomes two lines if the text becomes a block.
+// quoteIn returns the line with the quoted text. If the text becomes a block, the result is two lines.
 func (v variable) quoteIn(line string) (string, error) {
 	before, rest := line[:v.column-1], line[v.column-1:]
 	quoted := "'" + strings.ReplaceAll(v.text, "'", "''") + "'"
@@ -112,8 +112,8 @@ func (v variable) isObjectName() bool {
 	return true
 }
 
-// findVariables lists the texts below a node with a variable, unless they are blocks already. indent is the indent of a
-// block there. In labels and annotations numbers are texts, too.
+// findVariables returns the texts below a node that contain a variable, except texts that are already blocks. The
+// parameter indent is the indent of a block at this node. In labels and annotations, numbers are texts, too.
 func findVariables(node *yaml.Node, indent int, texts bool) []variable {
 	var out []variable
 

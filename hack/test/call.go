@@ -12,13 +12,13 @@ import (
 	"gotest.tools/gotestsum/testjson"
 )
 
-// call is a go test to run in a module, with these arguments.
+// call is a run of go test in a module with arguments.
 type call struct {
 	module string
 	args   []string
 }
 
-// runGoTest runs go test, and writes its output.
+// runGoTest runs go test and writes its output to stdout and stderr.
 func (c call) runGoTest(ctx context.Context, stdout, stderr io.Writer) error {
 	command := exec.CommandContext(ctx, "go", append([]string{"-C", c.module, "test", "-json"}, c.args...)...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
@@ -50,7 +50,7 @@ func testModules(ctx context.Context, calls []call, report *report) error {
 		Stdout: stdout, Stderr: stderr, Handler: report, Execution: report.execution,
 		IgnoreNonJSONOutputLines: true,
 	})
-	_, _ = stdout.Close(), stderr.Close() // otherwise, calls with unread output would block
+	_, _ = stdout.Close(), stderr.Close() // otherwise, calls block because nothing reads their output
 
 	failed := <-ended
 	if err != nil {
@@ -60,7 +60,7 @@ func testModules(ctx context.Context, calls []call, report *report) error {
 	return failed
 }
 
-// lines writes whole lines, so that lines of several programs do not mix.
+// lines writes only whole lines, so that lines of several programs do not mix.
 type lines struct {
 	to   io.Writer
 	rest []byte

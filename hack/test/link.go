@@ -18,20 +18,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
-// keepLinked is the lifetime of a test binary after its last use, and keptBytes the limit at the start of a run.
+// keepLinked is how long a test binary stays after its last use. keptBytes limits their total size at the start of a
+// run.
 const (
 	keepLinked = 24 * time.Hour
 	keptBytes  = 5 << 30
 )
 
-// linkOnce replaces a tool of the Go toolchain: go test runs it with the command of the tool (-toolexec). It reuses the
-// binary of an earlier link with the same inputs, because go test itself keeps no test binaries. It returns the exit
-// code.
+// linkOnce replaces a tool of the Go toolchain. go test runs it with the tool's command as arguments (-toolexec). It
+// reuses the binary of an earlier link with the same inputs, because go test itself keeps no test binaries. It returns
+// the exit code.
 func linkOnce(dir string, command []string) int {
-	// The race detector, coverage and cgo give the linker inputs not compared here.
+	// With the race detector, coverage or cgo, the linker has inputs that this program does not compare.
 	key, output := "", flagValue(command, "-o")
 	if isLink(command) && output != "" {
-		key, _ = inputsOf(command) // an error only costs the time of a link
+		key, _ = inputsOf(command) // an error costs only the time of a link
 	}
 
 	kept := filepath.Join(dir, key)
@@ -63,9 +64,9 @@ func linkOnce(dir string, command []string) int {
 	return 0
 }
 
-// isLink reports whether a command links a program by the Go linker alone. With cgo, the linker may run a C compiler
-// with libraries of the machine, which are not compared. Go turns cgo on by itself unless CGO_ENABLED is 0, as in the
-// Makefile.
+// isLink reports whether a command links a program with the Go linker alone. With cgo, the linker may run a C compiler
+// with libraries of the machine, but this program does not compare those. Go turns cgo on by itself unless CGO_ENABLED
+// is 0, as in the Makefile.
 func isLink(command []string) bool {
 	return os.Getenv("CGO_ENABLED") == "0" && strings.TrimSuffix(filepath.Base(command[0]), ".exe") == "link" &&
 		!slices.ContainsFunc(command, func(arg string) bool {
@@ -73,7 +74,7 @@ func isLink(command []string) bool {
 		})
 }
 
-// flagValue returns the value of a flag of a command, or "".
+// flagValue returns the value of a flag in a command, or "".
 func flagValue(command []string, name string) string {
 	if at := slices.Index(command, name); at >= 0 && at+1 < len(command) {
 		return command[at+1]
@@ -179,8 +180,8 @@ func copyFile(from, to string) error {
 	return nil
 }
 
-// prepareLinks makes the folder of test binaries, and makes room in it. It refuses a folder of others: the tests run
-// what is in it.
+// prepareLinks creates the folder of test binaries, and deletes old binaries from it. It refuses a folder of another
+// user, because the tests run the programs in it.
 func prepareLinks(dir string, now time.Time) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("failed to make a folder for test binaries: %w", err)
@@ -199,8 +200,8 @@ func prepareLinks(dir string, now time.Time) error {
 	return deleteOldLinks(dir, now, keptBytes)
 }
 
-// deleteOldLinks deletes the test binaries that nothing has used for a while, what a killed run left half-written, and
-// of the others the oldest beyond so many bytes.
+// deleteOldLinks deletes the test binaries that were unused for a while, and half-written files of a killed run. Of the
+// others, it deletes the oldest until they have at most the given number of bytes.
 func deleteOldLinks(dir string, now time.Time, most int64) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

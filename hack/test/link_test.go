@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// linker replaces the Go linker: it writes its inputs, and counts its runs.
+// linker replaces the Go linker. It writes its inputs to the output, and counts its runs.
 type linker struct {
 	t                          *testing.T
 	program, kept, work, count string
@@ -80,7 +80,7 @@ func TestAProgramIsLinkedAgainOnlyIfSomethingChanged(t *testing.T) {
 	expect("with the race detector", 5, "main", imports, "-race")
 	expect("with the race detector again", 6, "main", imports, "-race")
 
-	// Packages compiled in this run have a path of this run.
+	// The paths of packages compiled in this run are in a folder of this run.
 	fresh := filepath.Join(l.work, "b002")
 	l.write(fresh, "v1")
 	expect("a package that was just compiled", 7, "main", "packagefile a="+fresh+"\n")
@@ -179,7 +179,7 @@ func TestAFolderThatOthersCanWriteKeepsNoPrograms(t *testing.T) {
 	check.Error(t, prepareLinks(path("shared"), time.Now()), "not a folder that this user alone can write")
 
 	if os.Getuid() != 0 {
-		return // only root can give a folder to somebody else
+		return // only root can give a folder to another user
 	}
 
 	check.Error(t, os.Mkdir(path("of another"), 0o700), "")

@@ -1,8 +1,8 @@
-// Command test runs go test in modules of the checkout and ends with a summary of run, failed and skipped tests, with
-// the reasons for skips. A package with only skipped tests is reported as skipped, not as ok. A test binary is linked
-// again only if a package in it has changed.
+// Command test runs go test in modules of the checkout. It ends with a summary of run, failed and skipped tests, with
+// the reasons for skips. It reports a package in which all tests were skipped as skipped instead of ok. It links a test
+// binary again only if a package in the binary has changed.
 //
-// The modules are tested concurrently: while one waits, the others use the processors.
+// It tests the modules concurrently, so that others use the processors while one waits.
 //
 //	go run ./hack/test [-modules DIR,DIR] [-alone PACKAGE,PACKAGE] [-first PACKAGE,PACKAGE] [-cost] -- \
 //	  [arguments of go test]
@@ -110,7 +110,7 @@ func testAndReport(ctx context.Context, modules, alone, early []string, cost boo
 	return passed && report.hasPassed(), ctx.Err()
 }
 
-// splitArguments separates the patterns of packages from the end of go test's arguments.
+// splitArguments separates go test's flags from the patterns of packages at the end of the arguments.
 func splitArguments(args []string) (flags, patterns []string) {
 	at := len(args)
 	for at > 0 && strings.HasPrefix(args[at-1], "./") {
@@ -120,8 +120,8 @@ func splitArguments(args []string) (flags, patterns []string) {
 	return slices.Clip(args[:at]), args[at:]
 }
 
-// dividePackages lists the packages of a module matching the patterns. The early ones come first, and the ones to test
-// alone are separate.
+// dividePackages lists those packages of a module that match the patterns. The early packages come first. The packages
+// to test alone are separate.
 func dividePackages(
 	ctx context.Context, module string, patterns, alone, early []string,
 ) (packages, single []string, err error) {
@@ -142,7 +142,7 @@ func dividePackages(
 	return packages, single, nil
 }
 
-// orderPackages separates the packages to test alone, and puts the early ones first, in their order.
+// orderPackages separates the packages to test alone. It puts the early packages first, in their given order.
 func orderPackages(all, alone, early []string) (packages, single []string) {
 	place := func(path string, names []string) int {
 		return slices.IndexFunc(names, func(name string) bool {
@@ -159,7 +159,7 @@ func orderPackages(all, alone, early []string) (packages, single []string) {
 	}
 
 	slices.SortStableFunc(packages, func(a, b string) int {
-		// Packages not listed have the place -1, the largest unsigned number.
+		// A package that is not in the list has the place -1, which becomes the largest unsigned number.
 		return cmp.Compare(uint(place(a, early)), uint(place(b, early)))
 	})
 
@@ -171,7 +171,7 @@ func quoteCommand(args ...string) string {
 	return "'" + strings.Join(args, "' '") + "'"
 }
 
-// runMeasured runs a command, and prints the CPU time of the command and its awaited children. It returns the exit
+// runMeasured runs a command, and prints the CPU time of the command and of its child processes. It returns the exit
 // code.
 func runMeasured(args []string) int {
 	command := exec.Command(args[0], args[1:]...) //nolint:noctx // go test ends it

@@ -19,7 +19,7 @@ func TestPackagesThatTakeLongestAreBegunFirst(t *testing.T) {
 	check.Equal(t, "packages that are tested alone", single, []string{module + "e2e/nodes"})
 }
 
-// TestLinesOfSeveralProgramsDoNotMix has two programs write their lines in pieces.
+// TestLinesOfSeveralProgramsDoNotMix lets two programs write their lines in pieces.
 func TestLinesOfSeveralProgramsDoNotMix(t *testing.T) {
 	reader, writer := io.Pipe()
 

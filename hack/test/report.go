@@ -15,16 +15,16 @@ import (
 	"gotest.tools/gotestsum/testjson"
 )
 
-// cpuLine begins the line with the CPU time of a measured test binary, in seconds.
+// cpuLine is the beginning of the line with a test binary's CPU time in seconds.
 const cpuLine = "cpu seconds: "
 
-// report follows test events. It prints a line for each package and the output of each failed test.
+// report collects the events of tests. It prints a line for each package and the output of each failed test.
 type report struct {
 	out       io.Writer
 	execution *testjson.Execution
-	// start is the start of the run.
+	// start is the time at which the run started.
 	start time.Time
-	// wall and cpu are the times of a package, in seconds; only measured packages have CPU time.
+	// wall and cpu are the times of each package in seconds. Only measured packages have a CPU time.
 	wall, cpu map[string]float64
 }
 
@@ -32,7 +32,7 @@ func newReport(out io.Writer) *report {
 	return &report{out: out, start: time.Now(), wall: map[string]float64{}, cpu: map[string]float64{}}
 }
 
-// Event prints what an event adds to the report.
+// Event adds an event to the report and prints the resulting lines.
 func (r *report) Event(event testjson.TestEvent, execution *testjson.Execution) error {
 	if event.Action == testjson.ActionBuild {
 		fmt.Fprint(r.out, event.Output)
@@ -84,7 +84,7 @@ func packageVerdict(event testjson.TestEvent, pkg *testjson.Package) string {
 	return "ok"
 }
 
-// onlyParents reports whether the only passed tests of a package are parents of skipped subtests.
+// onlyParents reports whether all passed tests of a package are parents of skipped subtests.
 func onlyParents(pkg *testjson.Package) bool {
 	parents := map[string]bool{}
 
@@ -97,7 +97,7 @@ func onlyParents(pkg *testjson.Package) bool {
 	return !slices.ContainsFunc(pkg.Passed, func(test testjson.TestCase) bool { return !parents[test.Test.Name()] })
 }
 
-// Err prints the standard error of go test, except for downloads of modules.
+// Err prints the standard error of go test, except the lines about downloads of modules.
 func (r *report) Err(text string) error {
 	if !strings.HasPrefix(text, "go: downloading ") {
 		fmt.Fprintln(os.Stderr, text)
@@ -109,7 +109,7 @@ func (r *report) Err(text string) error {
 // WriteString prints the output of tests.
 func (r *report) WriteString(text string) (int, error) { return io.WriteString(r.out, text) }
 
-// hasPassed reports whether tests ran, and none failed.
+// hasPassed reports whether tests ran and no test failed.
 func (r *report) hasPassed() bool {
 	return r.execution.Total() > 0 && len(r.execution.Failed()) == 0 && len(r.execution.Errors()) == 0
 }
@@ -141,7 +141,7 @@ func (r *report) printSummary(out io.Writer, cost bool) {
 		len(skipped))
 }
 
-// skipReasons returns the skipped tests, as package and name, by their reason.
+// skipReasons returns the skipped tests by the reason of the skip. Each test has its package and name.
 func (r *report) skipReasons() map[string][]string {
 	out := map[string][]string{}
 
@@ -153,13 +153,13 @@ func (r *report) skipReasons() map[string][]string {
 	return out
 }
 
-// framing matches go test's own announcements of a test.
+// framing matches the lines with which go test announces a test.
 var framing = regexp.MustCompile(`^\s*(===|---) `)
 
-// position matches the place of a call of t.Skip.
+// position matches the source position before the message of t.Skip.
 var position = regexp.MustCompile(`^\s*\S+\.go:\d+: `)
 
-// skipReason returns the last line of a test's own output, without its position.
+// skipReason returns the last line that a test itself printed, without the source position.
 func skipReason(lines []string) string {
 	for _, line := range slices.Backward(lines) {
 		if line = strings.TrimSpace(line); line != "" && !framing.MatchString(line) {
@@ -170,7 +170,8 @@ func skipReason(lines []string) string {
 	return "no reason is given"
 }
 
-// fewTests is the number of skipped tests per reason to name; more are counted by package.
+// fewTests is the maximum number of skipped tests that are named for a reason. If there are more, they are counted by
+// package.
 const fewTests = 3
 
 // printSkips prints a line for each reason, with its tests.
@@ -216,7 +217,7 @@ func (r *report) printCosts(out io.Writer) {
 	}
 }
 
-// slowTests is the number of slowest tests to name.
+// slowTests is the number of slowest tests in the report.
 const slowTests = 10
 
 // printSlowest prints a Markdown table of the slowest tests, without subtests.
@@ -240,7 +241,7 @@ func (r *report) printSlowest(out io.Writer) {
 	}
 }
 
-// topLevel counts the tests of a package without their subtests.
+// topLevel returns the number of a package's tests without subtests.
 func topLevel(pkg *testjson.Package) int {
 	count := 0
 

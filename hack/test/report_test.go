@@ -23,7 +23,7 @@ func stream(lines ...[4]string) string {
 	return out.String()
 }
 
-// reported returns a report's output for a stream, and whether all tests passed.
+// reported returns the output of a report for a stream of events, and whether all tests passed.
 func reported(t *testing.T, events string, cost bool) (string, bool) {
 	t.Helper()
 
@@ -63,7 +63,7 @@ func TestASummaryNamesWhatFailedAndWhySomethingWasSkipped(t *testing.T) {
 		check.Contains(t, "the summary", out, want)
 	}
 
-	check.Lacks(t, "the summary", out, "  d ") // it has no tests
+	check.Lacks(t, "the summary", out, "  d ") // this package has no tests
 }
 
 func TestManySkippedTestsOfOneReasonAreCounted(t *testing.T) {
@@ -105,7 +105,7 @@ func TestCostsAreInATable(t *testing.T) {
 
 func TestPatternsOfPackagesEndTheArguments(t *testing.T) {
 	flags, patterns := splitArguments([]string{"-run", "./x", "-short", "./a", "./b/..."})
-	_ = append(flags, "-v") // leaves the patterns as they are
+	_ = append(flags, "-v") // must not change the patterns
 	check.Equal(t, "flags", flags, []string{"-run", "./x", "-short"})
 	check.Equal(t, "patterns", patterns, []string{"./a", "./b/..."})
 }

@@ -2,9 +2,9 @@
 //
 //	go run ./hack/tools [-path MODULE/NAME] [GROUP ...]
 //
-// Groups are the folders beside this file, such as plane (the management plane), ipam and oci (providers for it), lint
-// and actions (linters), dev and apidocs (generators), and executor (Terraform or OpenTofu). The default is plane and
-// executor.
+// Groups are the folders next to this file. Examples are plane (the management plane), ipam and oci (its providers),
+// lint and actions (linters), dev and apidocs (generators), and executor (Terraform or OpenTofu). Without groups, it
+// uses plane and executor.
 package main
 
 import (

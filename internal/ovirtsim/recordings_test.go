@@ -25,7 +25,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim"
 )
 
-// recordings holds the requests to an oVirt engine 4.5.8 and its responses, one transcript per scenario.
+// recordings holds the requests to an oVirt engine 4.5.8 and its responses, one transcript per scenario. The file
+// docs/develop/simulator.md describes the format, and the environment of the recorded engine.
 const recordings = "testdata/recordings-4.5.8.tar.gz"
 
 // dataBodies are the request bodies for the data endpoint, for steps whose transcript shows only a length. All other

@@ -27,7 +27,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// Faint is JavaScript returning the texts with a contrast to their background below that of WCAG AA.
+// Faint is a JavaScript expression. It returns the texts whose contrast with the background is below WCAG AA.
 const Faint = `(() => {
 	const parse = c => {
 		const m = c.match(/[\d.]+/g).map(Number)
@@ -50,18 +50,18 @@ const Faint = `(() => {
 	return [...out].join('; ')
 })()`
 
-// Operable is JavaScript returning the elements reachable by keyboard, in order.
+// Operable is a JavaScript expression. It returns the elements that the keyboard can reach, in order.
 const Operable = `[...document.querySelectorAll('a[href], summary, input, button, [tabindex="0"]')]` +
 	`.filter(n => n.checkVisibility())`
 
-// banned are JavaScript calls interpreting user input as HTML.
+// banned are the JavaScript calls that interpret user input as HTML.
 var banned = []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("}
 
-// elsewhere matches a reference to another site; the schemes in XML names are not fetched.
+// elsewhere matches a reference to another site. Browsers do not fetch the URLs in names of XML namespaces.
 var elsewhere = regexp.MustCompile(`(?:https?:)?//[A-Za-z0-9][^\s"']*\.[^\s"')]+`)
 
-// FindUnsafe lists forbidden content in a file of a page: resources of other sites, and calls interpreting names as
-// HTML.
+// FindUnsafe returns the forbidden content in a file of a page. It looks for resources of other sites, and for calls
+// that interpret names as HTML.
 func FindUnsafe(content string) []string {
 	var out []string
 
@@ -88,11 +88,12 @@ type View struct {
 	messages []string
 }
 
-// OpenPage opens a page in a window of this size, and waits until it is live. It skips the test without a browser.
+// OpenPage opens a page in a window of the given size, and waits until the page is live. Without a browser, it skips
+// the test.
 func OpenPage(t *testing.T, url string, width, height int64) *View {
 	t.Helper()
 	v := &View{t: t, ctx: startChromium(t)}
-	// The browser lives as long as the context of the first call, so that context has no limit.
+	// The browser lives as long as the context of the first call. Therefore, this context has no time limit.
 	if err := chromedp.Do(v.ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,7 @@ func OpenPage(t *testing.T, url string, width, height int64) *View {
 	return v
 }
 
-// startChromium starts headless Chromium, or skips the test without it.
+// startChromium starts headless Chromium. Without Chromium, it skips the test.
 func startChromium(t *testing.T) context.Context {
 	t.Helper()
 
@@ -137,13 +138,13 @@ func startChromium(t *testing.T) context.Context {
 		chromedp.UserDataDir(t.TempDir()),
 		chromedp.WSURLReadTimeout(wait.Limit),
 		chromedp.DisableGPU,
-		// Without these flags it waits for hosts unreachable in a closed network.
+		// Without these flags, Chromium waits for hosts that are unreachable in a closed network.
 		chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("no-proxy-server", true),
 	)
 	if os.Geteuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // Chromium's sandbox refuses root
+		options = append(options, chromedp.NoSandbox) // with its sandbox, Chromium does not run as root
 	}
 
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
@@ -154,12 +155,12 @@ func startChromium(t *testing.T) context.Context {
 	return ctx
 }
 
-// withLimit returns the context of one call: no call may hang.
+// withLimit returns the context of one call, with a time limit, because no call may hang.
 func (v *View) withLimit() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(v.ctx, wait.Limit)
 }
 
-// RunSteps runs steps.
+// RunSteps runs steps in the page one after another.
 func (v *View) RunSteps(steps ...chromedp.Action[chromedp.Void]) {
 	v.t.Helper()
 
@@ -176,7 +177,7 @@ func (v *View) RunScript(statement string) {
 	v.RunSteps(chromedp.Evaluate[chromedp.Void](statement + "; undefined"))
 }
 
-// TypeInto replaces the text in the element of a selector.
+// TypeInto replaces the text in the element that matches a selector.
 func (v *View) TypeInto(selector, words string) {
 	v.t.Helper()
 	v.RunScript(
@@ -188,7 +189,7 @@ func (v *View) TypeInto(selector, words string) {
 	}
 }
 
-// ListComplaints returns the page's console output: errors, and violations of the policy.
+// ListComplaints returns errors and policy violations from the console of the page.
 func (v *View) ListComplaints() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -211,11 +212,11 @@ func Eval[T any](v *View, expression string, options ...chromedp.EvaluateOption)
 	return out
 }
 
-// untilLimit is below the limit of its call, so that a failure shows the page.
+// untilLimit is shorter than the limit of the call around it, so that a failure can show the page.
 const untilLimit = wait.Limit - 30*time.Second
 
-// WaitUntil waits in the page for a condition. The page's policy forbids the library's own method, because it creates
-// functions from text.
+// WaitUntil waits until a condition holds in the page. The page's policy forbids the method of the library, because
+// that method creates functions from text.
 func (v *View) WaitUntil(condition string) {
 	v.t.Helper()
 
@@ -233,7 +234,7 @@ func (v *View) WaitUntil(condition string) {
 	}
 }
 
-// SetColors makes the page light or dark, and static.
+// SetColors switches the page to light or dark colors, without animations.
 func (v *View) SetColors(scheme string) {
 	v.t.Helper()
 	ctx, cancel := v.withLimit()
@@ -255,7 +256,8 @@ func (v *View) SetColors(scheme string) {
 	}
 }
 
-// CheckReadable checks that the page fits on screens of all widths, and that its texts have contrast in light and dark.
+// CheckReadable verifies that the page fits on screens of all widths, and that its texts have enough contrast in light
+// and dark colors.
 func (v *View) CheckReadable() {
 	v.t.Helper()
 
@@ -304,8 +306,9 @@ func (v *View) TakeScreenshot(folder, name string, width, height int64) {
 	}
 }
 
-// fewColors reduces a picture to at most 256 colors, to keep it small in a repository. It uses the most frequent of 32
-// steps each of red, green and blue. Every other color becomes the nearest of them.
+// fewColors reduces a picture to at most 256 colors, because a repository should contain only small files. It divides
+// red, green and blue into 32 steps each, and uses the most frequent of the resulting colors. It replaces every other
+// color by the nearest of them.
 func fewColors(full image.Image) *image.Paletted {
 	rough := image.NewRGBA(full.Bounds())
 	draw.Draw(rough, rough.Bounds(), full, image.Point{}, draw.Src)

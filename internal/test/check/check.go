@@ -1,4 +1,5 @@
-// Package check compares actual with wanted values in tests, one field at a time, so a failure names the field.
+// Package check compares actual values with wanted values in tests. It compares one field at a time, so a failure names
+// the field.
 package check
 
 import (
@@ -12,7 +13,7 @@ import (
 // unexported makes cmp compare unexported fields, too.
 var unexported = cmp.Exporter(func(reflect.Type) bool { return true })
 
-// Equal fails if a field differs from the wanted value.
+// Equal fails the test if a field differs from the wanted value.
 func Equal[T any](t testing.TB, field string, got, want T) {
 	t.Helper()
 
@@ -21,7 +22,7 @@ func Equal[T any](t testing.TB, field string, got, want T) {
 	}
 }
 
-// Set fails if a field is empty, or zero.
+// Set fails the test if a field has its zero value.
 func Set[T comparable](t testing.TB, field string, got T) {
 	t.Helper()
 
@@ -31,7 +32,8 @@ func Set[T comparable](t testing.TB, field string, got T) {
 	}
 }
 
-// Length ends the test if a list does not have the wanted length. Later code reads its items, and would panic.
+// Length ends the test if a list does not have the wanted length. Otherwise, later code that reads the items would
+// panic.
 func Length[T any](t testing.TB, field string, got []T, want int) {
 	t.Helper()
 
@@ -40,7 +42,7 @@ func Length[T any](t testing.TB, field string, got []T, want int) {
 	}
 }
 
-// Contains fails if a text lacks a part.
+// Contains fails the test if a text does not contain a part.
 func Contains(t testing.TB, field, text, part string) {
 	t.Helper()
 
@@ -49,7 +51,7 @@ func Contains(t testing.TB, field, text, part string) {
 	}
 }
 
-// Lacks fails if a text has a part.
+// Lacks fails the test if a text contains a part.
 func Lacks(t testing.TB, field, text, part string) {
 	t.Helper()
 
@@ -58,7 +60,7 @@ func Lacks(t testing.TB, field, text, part string) {
 	}
 }
 
-// Error ends the test if the error lacks a text. With an empty text, it ends the test if there is an error.
+// Error ends the test if the error does not contain a text. With an empty text, it ends the test if there is an error.
 func Error(t testing.TB, err error, text string) {
 	t.Helper()
 

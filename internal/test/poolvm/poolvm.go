@@ -1,4 +1,4 @@
-// Package poolvm creates VMs of a pool, like an outside administrator, and the OLVMInventory listing them.
+// Package poolvm creates VMs of a pool as an outside administrator does, and the OLVMInventory that lists them.
 package poolvm
 
 import (
@@ -17,8 +17,9 @@ import (
 // Tag is the tag of the pools in most tests.
 const Tag = "pool"
 
-// CreateVM creates a VM of the template ol9-k8s in the default site of the simulator, with one network interface. It
-// tags the VM once it can be claimed. If address is set, the guest is configured with it.
+// CreateVM creates a VM from the template ol9-k8s in the default site of the simulator. The VM has one network
+// interface. CreateVM tags the VM as soon as a claim is possible. If address is not empty, it configures the guest with
+// this address.
 func CreateVM(t testing.TB, session *engine.Client, tag, name, address string) engine.ID {
 	t.Helper()
 	ctx := t.Context()
@@ -53,7 +54,7 @@ func CreateVM(t testing.TB, session *engine.Client, tag, name, address string) e
 	return vm.ID
 }
 
-// guestNetwork returns the network configuration of a guest; nil without an address.
+// guestNetwork returns the network configuration of a guest, or nil without an address.
 func guestNetwork(address string) *engine.Initialization {
 	if address == "" {
 		return nil
@@ -65,7 +66,7 @@ func guestNetwork(address string) *engine.Initialization {
 	}}}}
 }
 
-// ensureTag returns the tag with a name, and creates it if it is missing.
+// ensureTag returns the ID of the tag with a name, and creates a missing tag.
 func ensureTag(t testing.TB, session *engine.Client, name string) engine.ID {
 	t.Helper()
 	there, err := session.ListTagsNamed(t.Context(), name)
@@ -81,7 +82,7 @@ func ensureTag(t testing.TB, session *engine.Client, name string) engine.ID {
 	return made.ID
 }
 
-// NewInventory returns an inventory of the VMs with Tag, in the engine and the namespace of a cluster.
+// NewInventory returns an inventory of the VMs with Tag, for the engine and the namespace of a cluster.
 func NewInventory(cluster *infrav1.OLVMCluster, name string) *infrav1alpha1.OLVMInventory {
 	return &infrav1alpha1.OLVMInventory{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: name},

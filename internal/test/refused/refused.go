@@ -1,5 +1,5 @@
-// Package refused lists values that are recognizably wrong in a single object. API servers and olvmctl refuse them by
-// the rules of the CRDs.
+// Package refused lists values whose mistake is visible in a single object. API servers and olvmctl refuse them by the
+// rules of the CRDs.
 package refused
 
 import (
@@ -11,22 +11,22 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Value is a refused value, or a similar accepted one.
+// Value is a value that is refused, or a similar value that is accepted.
 type Value struct {
-	// Kind is the kind of an object of Objects. Path is the path of a field in it, and Value its value, as JSON or
-	// YAML.
+	// Kind is the kind of an object in Objects. Path is the path of a field in this object. Value is the field's value
+	// as JSON or YAML.
 	Kind, Path, Value string
-	// Field is the field named in the error. It is below the path if it begins with a dot or a bracket; empty is the
-	// path.
+	// Field is the field that the error names. A dot or a bracket at its beginning means a field below Path; empty
+	// means Path.
 	Field string
-	// Message is part of the error; empty if the value is right.
+	// Message is a part of the error; empty means that the value is accepted.
 	Message string
 }
 
-// Name returns the name of the case in a test.
+// Name returns the name of the test case for the value.
 func (v Value) Name() string { return v.Kind + " " + v.Path + ": " + v.Value }
 
-// ErrorField returns the field named in the error.
+// ErrorField returns the field that the error names.
 func (v Value) ErrorField() string {
 	switch {
 	case v.Field == "":
@@ -50,7 +50,7 @@ func NewObject(kind string) (*unstructured.Unstructured, error) {
 	return out, out.UnmarshalJSON(base)
 }
 
-// BuildObject returns the object with the value, in a namespace; empty is none.
+// BuildObject returns the object with the value, in a namespace. An empty namespace means none.
 func (v Value) BuildObject(namespace string) (*unstructured.Unstructured, error) {
 	out, err := NewObject(v.Kind)
 	if err != nil {
@@ -73,7 +73,7 @@ func (v Value) BuildObject(namespace string) (*unstructured.Unstructured, error)
 		return strings.ContainsRune(".[]", r)
 	}), value).(map[string]any)
 
-	content, err := out.MarshalJSON() // numbers as an API server reads them
+	content, err := out.MarshalJSON() // numbers are then in the form in which an API server reads them
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func setAt(in any, path []string, value any) any {
 	return fields
 }
 
-// Kinds of valid objects.
+// These constants are the kinds of valid objects.
 const (
 	machine   = "OLVMMachine"
 	template  = "OLVMMachineTemplate"

@@ -25,7 +25,7 @@ const (
 	among    = "Unsupported value"
 )
 
-// Values are refused values, and similar accepted ones.
+// Values are all values that are refused, and similar values that are accepted.
 var Values = slices.Concat(
 	sizeValues(), hardwareValues(), networkValues(), clusterValues(), otherValues(), unionValues(), unionsOfOthers(),
 	namesOfObjects(), namesInTheEngine(), namesInGuests(), selectorValues(), imageValues(), proxyValues(), ofServices(),
@@ -63,7 +63,7 @@ func sizeValues() []Value {
 	)
 }
 
-// sizeValue returns a size in a field, with other fields matching it.
+// sizeValue returns a Value with a size in a field. The other fields of the object match this size.
 func sizeValue(field, size, message string) Value {
 	quoted := `"` + size + `"`
 
@@ -80,7 +80,7 @@ func sizeValue(field, size, message string) Value {
 	}
 }
 
-// orBounds returns the message for a readable size unfit for memory.
+// orBounds returns the error for a size that is readable but not valid as memory.
 func orBounds(field, size, message string) string {
 	small := size == "8 GB" || size == "8388608Ki"
 
@@ -299,7 +299,7 @@ func clusterValues() []Value {
 			".kubeVIPLease.renewDeadlineSeconds", "longer than 1.2 times retryPeriodSeconds"},
 		{cluster, service, "{ingressVirtualIP: 10.20.30.300}", ".ingressVirtualIP", anIP},
 		{cluster, service, "{ingressVirtualIP: ingress.example.com}", ".ingressVirtualIP", anIP},
-		{cluster, service, "{ingressVirtualIP: 127.20.1.6}", "", ""}, // the simulator's
+		{cluster, service, "{ingressVirtualIP: 127.20.1.6}", "", ""}, // an address of the simulator
 		{cluster, service, "{virtualIPProvider: KubeVIP, additionalVirtualIP: '::1'}", "", ""},
 		{cluster, service, "{ingressVirtualIP: 10.20.30.160}", "", "they need addresses of their own"},
 		{cluster, service, "{ingressVirtualIP: 10.20.30.161, additionalIngressVirtualIP: 10.20.30.162}",
@@ -424,7 +424,7 @@ func otherValues() []Value {
 	}
 }
 
-// unionValues returns values of machines with mutually exclusive or mutually required fields.
+// unionValues returns values of machines in which fields exclude or require each other.
 func unionValues() []Value {
 	const (
 		spec    = "spec"
@@ -460,7 +460,7 @@ func unionValues() []Value {
 	}
 }
 
-// unionsOfOthers returns the same for clusters, inventories, identities and services.
+// unionsOfOthers returns such values of clusters, inventories, identities and services.
 func unionsOfOthers() []Value {
 	const (
 		spec   = "spec"
@@ -564,7 +564,7 @@ func namesOfObjects() []Value {
 	}
 }
 
-// namesInTheEngine returns names impossible in the engine.
+// namesInTheEngine returns names that are impossible in the engine.
 func namesInTheEngine() []Value {
 	const tag = "write a tag of the engine"
 
@@ -730,7 +730,7 @@ func imageValues() []Value {
 	return out
 }
 
-// proxyValues returns URLs of proxies, and exceptions from them.
+// proxyValues returns URLs of proxies, and addresses that bypass a proxy.
 func proxyValues() []Value {
 	const (
 		aURL  = "write the URL of a proxy, such as http://proxy.example.com:3128"
@@ -772,7 +772,7 @@ func proxyValues() []Value {
 	return out
 }
 
-// ofServices returns values of load balancers, and of provisions, whose VMs have names.
+// ofServices returns values of load balancers, and of provisions with named VMs.
 func ofServices() []Value {
 	const (
 		balancers = "spec.loadBalancers"

@@ -1,4 +1,4 @@
-// Package testcsr creates requests for serving certificates, like kubelets.
+// Package testcsr creates requests for serving certificates as kubelets do.
 package testcsr
 
 import (

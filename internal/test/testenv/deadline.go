@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// begun is the start time of the test binary.
+// begun is the time at which the test binary started.
 var begun = time.Now()
 
-// RunAfterSetup runs the tests of a package prepared by TestMain. The command go test ends a binary by the time since
-// its start, but the package testing counts -timeout from here. After a long setup go test would end the tests before
-// their own deadline, and no test could report its wait.
+// RunAfterSetup runs the tests of a package after the setup in TestMain. The command go test limits the time since the
+// start of a binary, but the package testing counts -timeout from this call. Therefore, after a long setup, go test
+// would end the tests before their own deadline, and no test could report its wait.
 func RunAfterSetup(m *testing.M) int {
 	if !flag.Parsed() {
 		flag.Parse()
@@ -25,5 +25,5 @@ func RunAfterSetup(m *testing.M) int {
 	return m.Run()
 }
 
-// leftOf returns the rest of a time limit after a setup; 0 would mean no limit.
+// leftOf returns the rest of a time limit after a setup. It is never 0, because 0 means no limit.
 func leftOf(limit, setup time.Duration) time.Duration { return max(limit-setup, time.Second) }

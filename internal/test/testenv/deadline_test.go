@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// slowSetup marks the process with a slow setup.
+// slowSetup is the environment variable of the process whose setup is slow.
 const slowSetup = "CAPOLVM_TEST_SLOW_SETUP"
 
 func TestMain(m *testing.M) {
@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	os.Exit(RunAfterSetup(m))
 }
 
-// TestTheTimeOfASetupCountsForTheDeadline runs this binary with a setup taking a second of its hour.
+// TestTheTimeOfASetupCountsForTheDeadline runs this binary with a time limit of an hour and a setup of one second.
 func TestTheTimeOfASetupCountsForTheDeadline(t *testing.T) {
 	if os.Getenv(slowSetup) != "" {
 		end, limited := t.Deadline()

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// WriteDefaults writes the user's defaults for cluster files, and returns the variable naming them. They disable the
-// network plugin: its manifests would be downloaded, and nodes of the simulator do not need it.
+// WriteDefaults writes the user's defaults for cluster files into a folder. It returns the setting of the environment
+// variable with the file's path. The defaults disable the network plugin, because its manifests would be downloaded and
+// nodes of the simulator do not need it.
 func WriteDefaults(t testing.TB, folder string) string {
 	t.Helper()
 

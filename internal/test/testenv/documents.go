@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// ReadDocuments returns the documents with commands for users, by path in the checkout.
+// ReadDocuments returns the documents that contain commands for users, by their paths in the checkout.
 func ReadDocuments(t *testing.T) map[string]string {
 	t.Helper()
 	root := Toolchain(t).Root()
@@ -45,8 +45,8 @@ var (
 	span = regexp.MustCompile("`((?:olvmctl|make) [^`]*)`")
 )
 
-// CommandBlocks returns the indented and fenced blocks of a document beginning with a command, without their
-// indentation, and the commands in its text.
+// CommandBlocks returns the commands in a document. These are the indented and fenced blocks that begin with a command,
+// without their indentation, and the commands in the text.
 func CommandBlocks(text string) []string {
 	var out, block []string
 	end := func() {
@@ -80,10 +80,10 @@ func CommandBlocks(text string) []string {
 	return out
 }
 
-// shell matches a block of commands in a document, possibly within a list item.
+// shell matches a block of commands in a document, even inside a list item.
 var shell = regexp.MustCompile("(?ms)^( *)```sh\n(.*?)^ *```$")
 
-// ReadSection returns the blocks of commands below a heading of a document, one after the other.
+// ReadSection returns the blocks of commands below a heading of a document, in their order.
 func ReadSection(t *testing.T, document, heading string) []string {
 	t.Helper()
 	_, section, found := strings.Cut(ReadDocuments(t)[document], "\n## "+heading+"\n")

@@ -6,12 +6,12 @@ import (
 	"strconv"
 )
 
-// garbagePercent is the amount of garbage before a collection, in percent of the live memory.
+// garbagePercent is the amount of garbage that starts a collection, in percent of the live memory.
 const garbagePercent = 400
 
-// CollectLessGarbage makes this process and its servers collect garbage less often, unless GOGC is set: etcd, API
-// servers, and managers of Cluster API. Their memory is cheaper than the CPU time. Our own manager bounds its memory
-// itself, and is started without the variable.
+// CollectLessGarbage makes this process and its servers collect garbage less often, unless GOGC is set. The servers are
+// etcd, API servers, and managers of Cluster API. For tests, memory is cheaper than CPU time. Our own manager limits
+// its memory itself, so it starts without this variable.
 func CollectLessGarbage() {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		debug.SetGCPercent(garbagePercent)

@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// tidiers are the functions given to OnInterrupt.
+// tidiers are the functions passed to OnInterrupt.
 var tidiers struct {
 	sync.Mutex
 	list []func()
 }
 
-// OnInterrupt calls tidy, and ends the process, if the tests are interrupted. Otherwise, the tests' servers would
-// outlive them. The functions run in reverse order.
+// OnInterrupt calls tidy and ends the process if the user interrupts the tests. Otherwise, the servers of the tests
+// would keep running. Several functions run in reverse order.
 func OnInterrupt(tidy func()) {
 	tidiers.Lock()
 	defer tidiers.Unlock()

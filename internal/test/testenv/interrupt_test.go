@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// interrupted marks the process to be interrupted by a test.
+// interrupted is the environment variable of the process that a test interrupts.
 const interrupted = "CAPOLVM_TEST_INTERRUPTED"
 
 func TestAnInterruptTidiesUpInReverse(t *testing.T) {

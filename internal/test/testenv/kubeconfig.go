@@ -7,7 +7,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// WriteKubeconfig writes a kubeconfig with a server and a token invalid for any server.
+// WriteKubeconfig writes a kubeconfig with a server, and with a token that no server accepts.
 func WriteKubeconfig(t *testing.T, path, server string) {
 	t.Helper()
 	const name = "test"

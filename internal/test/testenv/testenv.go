@@ -1,4 +1,4 @@
-// Package testenv provides tests with the tools found or built by `make tools`.
+// Package testenv provides tests with the tools that `make tools` finds or builds.
 package testenv
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// Toolchain returns the toolchain of the tested checkout.
+// Toolchain returns the toolchain of the checkout under test.
 func Toolchain(t testing.TB) *toolchain.Toolchain {
 	t.Helper()
 	tools, err := toolchain.New()
@@ -19,7 +19,8 @@ func Toolchain(t testing.TB) *toolchain.Toolchain {
 	return tools
 }
 
-// FindExecutable returns the executor to test with. It fails the test without one: a skip would hide the missing test.
+// FindExecutable returns the executor for tests. Without an executor, it fails the test, because a skip would hide that
+// the test did not run.
 func FindExecutable(t testing.TB) terraform.Executable {
 	t.Helper()
 	found, err := Toolchain(t).FindExecutor(t.Context())

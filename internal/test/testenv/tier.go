@@ -2,7 +2,8 @@ package testenv
 
 import "testing"
 
-// SkipInShort skips a test in short mode, as in make test; make test-all runs the test. why explains the test's cost.
+// SkipInShort skips a test in short mode, as in make test. The command make test-all runs the test. The parameter why
+// explains the cost of the test.
 func SkipInShort(t testing.TB, why string) {
 	t.Helper()
 

@@ -30,20 +30,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// Program is our manager as shipped: the built program, with a user holding exactly the shipped roles.
+// Program is our manager as users get it: the built program, and a user with exactly the shipped roles.
 type Program struct {
 	// Path is the path of the program.
 	Path string
 	// Executor is the executor of the program.
 	Executor terraform.Executable
-	// Dir is for the managers' logs and work.
+	// Dir is the folder for the logs and the work of managers.
 	Dir string
 
 	user     *envtest.AuthenticatedUser
 	managers *atomic.Int32
 }
 
-// BuildManager builds the manager, finds an executor, and creates the user.
+// BuildManager builds the manager, finds an executor, and creates the manager's user.
 func BuildManager(ctx context.Context, tools *toolchain.Toolchain, api *APIServer, dir string) (*Program, error) {
 	p := &Program{Path: filepath.Join(dir, "bin", "manager"), Dir: dir, managers: &atomic.Int32{}}
 	if err := tools.BuildProject(ctx, filepath.Join(dir, "bin"), "manager"); err != nil {
@@ -58,7 +58,7 @@ func BuildManager(ctx context.Context, tools *toolchain.Toolchain, api *APIServe
 	return p.ForServer(ctx, tools, api)
 }
 
-// ForServer returns the same program for another API server, and creates the roles and the user there.
+// ForServer returns the same program for another API server. It creates the roles and the user on that server.
 func (p *Program) ForServer(ctx context.Context, tools *toolchain.Toolchain, api *APIServer) (*Program, error) {
 	roles, err := manifest.ReadFiles(filepath.Join(tools.Root(), "config", "rbac"))
 	if err != nil {
@@ -68,7 +68,7 @@ func (p *Program) ForServer(ctx context.Context, tools *toolchain.Toolchain, api
 	return p.AsUser(ctx, api, "capolvm-manager", roles)
 }
 
-// AsUser returns the same program as another user of an API server, with the roles among these manifests.
+// AsUser returns the same program for another user of an API server. This user has the roles in the given manifests.
 func (p *Program) AsUser(
 	ctx context.Context, api *APIServer, user string, manifests []*unstructured.Unstructured,
 ) (*Program, error) {
@@ -85,28 +85,29 @@ func (p *Program) AsUser(
 	return &out, nil
 }
 
-// Manager is a process of the program.
+// Manager is a process that runs the program.
 type Manager struct {
-	// Dir contains its log, kubeconfig and work.
+	// Dir contains the manager's log, kubeconfig and work.
 	Dir string
-	// Args are its arguments.
+	// Args are the manager's arguments.
 	Args []string
-	// Wrapper is a program with arguments to start instead, followed by the manager's command line.
+	// Wrapper is the command line of a program that starts instead of the manager. The manager's command line follows
+	// it.
 	Wrapper []string
-	// Executor overrides the executor of the program, unless it is empty.
+	// Executor overrides the program's executor unless it is empty.
 	Executor string
-	// Metrics is the URL of its metrics, set by Start.
+	// Metrics is the URL of the manager's metrics. Start sets it.
 	Metrics string
-	// Process is its process, set by Start.
+	// Process is the manager's process. Start sets it.
 	Process *localplane.Process
 
 	program *Program
-	// temp is its folder for temporary files. Paths of sockets must be short, and Dir may be long.
+	// temp is the manager's folder for temporary files. Paths of sockets must be short, but Dir may be long.
 	temp string
 }
 
-// NewManager returns a manager not yet started; the end of the test kills it. gate is put in front of the API server;
-// nil means none.
+// NewManager returns a manager that is not started yet. The end of the test kills it. If gate is not nil, it stands in
+// front of the API server.
 func (p *Program) NewManager(t *testing.T, gate func(http.Handler) http.Handler, args ...string) *Manager {
 	t.Helper()
 	m := &Manager{program: p, Dir: filepath.Join(p.Dir, fmt.Sprintf("manager-%d", p.managers.Add(1)))}
@@ -141,7 +142,7 @@ func (p *Program) NewManager(t *testing.T, gate func(http.Handler) http.Handler,
 			m.Process.Kill()
 		}
 
-		_ = os.RemoveAll(m.temp) // a killed process leaves the sockets of its provider
+		_ = os.RemoveAll(m.temp) // a killed process leaves the sockets of its Terraform provider
 	})
 
 	return m
@@ -163,7 +164,7 @@ func NewKubeconfig(t *testing.T, config *rest.Config, gate func(http.Handler) ht
 	server := httptest.NewServer(gate(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
-		FlushInterval: -1, // watches
+		FlushInterval: -1, // forwards the events of watches at once
 		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}))
 	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
@@ -180,8 +181,8 @@ func NewKubeconfig(t *testing.T, config *rest.Config, gate func(http.Handler) ht
 // WorkDir returns the work directory of the manager.
 func (m *Manager) WorkDir() string { return filepath.Join(m.Dir, "work") }
 
-// Start starts the process, and waits until it is ready. It retries, because another process may take a free port
-// first.
+// Start starts the process, and waits until it is ready. It tries again with another port if another process takes the
+// port first.
 func (m *Manager) Start(ctx context.Context) error {
 	for try := 1; ; try++ {
 		err := m.tryStart(ctx)
@@ -227,7 +228,7 @@ func (m *Manager) ListExecutors() []int {
 	return slices.DeleteFunc(m.Process.ListChildren(), isProvider)
 }
 
-// ListProviders returns the process IDs of the manager's Terraform providers. They outlive a run.
+// ListProviders returns the process IDs of the manager's Terraform providers. These processes continue after a run.
 func (m *Manager) ListProviders() []int {
 	return slices.DeleteFunc(m.Process.ListChildren(), func(pid int) bool { return !isProvider(pid) })
 }
@@ -251,7 +252,7 @@ func killAll(pids []int) {
 	}
 }
 
-// ScrapeMetrics reads the metrics of the manager, by name.
+// ScrapeMetrics returns the metrics of the manager by name.
 func (m *Manager) ScrapeMetrics(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, m.Metrics, http.NoBody)
@@ -273,7 +274,8 @@ func (m *Manager) ScrapeMetrics(t *testing.T) map[string]*dto.MetricFamily {
 	return families
 }
 
-// SeriesValues returns the values of a counter or a gauge by labels: {controller="olvmmachine",result="success"}.
+// SeriesValues returns the values of a counter or a gauge by their labels, such as
+// {controller="olvmmachine",result="success"}.
 func SeriesValues(family *dto.MetricFamily) map[string]float64 {
 	out := map[string]float64{}
 
@@ -294,7 +296,7 @@ func SeriesValues(family *dto.MetricFamily) map[string]float64 {
 	return out
 }
 
-// SumSeries returns the sum of the series with all these labels, each written as name="value".
+// SumSeries returns the sum of all series with the given labels. Each label has the form name="value".
 func SumSeries(family *dto.MetricFamily, labels ...string) float64 {
 	total := 0.0
 

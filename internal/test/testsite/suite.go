@@ -15,17 +15,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// Suite is shared by the tests of a package with manager processes.
+// Suite holds what the tests of a package with manager processes share.
 type Suite struct {
 	Tools   *toolchain.Toolchain
 	API     *APIServer
 	Program *Program
-	// Dir is in the cache, for logs and work. It is removed if all tests succeed.
+	// Dir is a folder in the cache for logs and work. It is removed after all tests succeed.
 	Dir string
 }
 
-// Main sets up the suite in a folder with this name, calls prepare, runs the tests, calls tidy and ends the process.
-// prepare and tidy may be nil.
+// Main creates a folder with the given name, calls prepare, runs the tests, calls tidy, and ends the process. Both
+// functions may be nil.
 func (s *Suite) Main(m *testing.M, name string, prepare func(context.Context) error, tidy func()) {
 	ctrl.SetLogger(logr.Discard())
 	code, err := s.runSuite(m, name, prepare, tidy)

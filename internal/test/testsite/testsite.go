@@ -1,6 +1,6 @@
-// Package testsite provides tests with an API server with our CRDs, and with sites. A site is a namespace with its own
-// engine simulator and the objects of one cluster. Nothing of Cluster API runs; the site replaces it by writing owners
-// and status.
+// Package testsite provides tests with an API server that has our CRDs, and with sites. A site is a namespace with its
+// own engine simulator and the objects of one cluster. Cluster API does not run. Instead, the site itself writes owners
+// and statuses.
 package testsite
 
 import (
@@ -48,17 +48,18 @@ import (
 
 // APIServer is a kube-apiserver with its etcd.
 type APIServer struct {
-	// Env runs both, and can add users.
+	// Env runs both processes, and can add users.
 	Env *envtest.Environment
-	// Config and Client have all rights.
+	// Config and Client have all rights on the API server.
 	Config *rest.Config
 	Client client.Client
 	Scheme *runtime.Scheme
-	// Assets is the folder of the binaries.
+	// Assets is the folder with the binaries of both.
 	Assets string
 }
 
-// StartAPIServer starts an API server with our CRDs and policies and Cluster API's CRDs. Stop it even after an error.
+// StartAPIServer starts an API server with our CRDs and policies, and with Cluster API's CRDs. Callers must call Stop
+// even after an error.
 func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer, error) {
 	testenv.CollectLessGarbage()
 
@@ -111,8 +112,8 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 	return a, localplane.Apply(ctx, a.Client, policies...)
 }
 
-// readCRDs reads our CRDs and Cluster API's, and labels them like clusterctl init. A later label would make the API
-// server compile the rules of the CRD again.
+// readCRDs reads our CRDs and those of Cluster API, and labels them like clusterctl init. With labels added later, the
+// API server would compile the rules of the CRDs again.
 func readCRDs(folders ...string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var out []*apiextensionsv1.CustomResourceDefinition
 
@@ -140,14 +141,14 @@ func readCRDs(folders ...string) ([]*apiextensionsv1.CustomResourceDefinition, e
 	return out, nil
 }
 
-// Stop stops both processes, including leftovers of a failed start.
+// Stop stops both processes, even after a failed start.
 func (a *APIServer) Stop() {
 	if a != nil {
 		_ = a.Env.Stop()
 	}
 }
 
-// Site is a namespace with its own engine, and the prerequisites of one cluster's tests.
+// Site is a namespace with its own engine and everything that the tests of one cluster need.
 type Site struct {
 	T         *testing.T
 	Client    client.Client
@@ -155,23 +156,23 @@ type Site struct {
 	Namespace string
 	Cluster   *clusterv1.Cluster
 	OLVM      *infrav1.OLVMCluster
-	// UserData is the user data of the next Machine, and Format its format; empty means a cloud-config without effects.
+	// UserData is the user data of the next Machine, and Format is its format. Empty means a cloud-config without an
+	// effect.
 	UserData, Format string
-	// Label and Domain are set on the next Machine.
+	// Label and Domain are for the next Machine.
 	Label  map[string]string
 	Domain string
-	// Maker is the creator of the next Machine, such as a MachineSet: it is its controller from the start. nil for
-	// none.
+	// Maker is the controller of the next Machine from the start, such as a MachineSet; nil means none.
 	Maker *metav1.OwnerReference
 }
 
 // Options configure a site; the zero value is usable.
 type Options struct {
-	// Inventory of the engine; an empty one means the simulator's own.
+	// Inventory is the inventory of the engine; an empty one means the simulator's default.
 	Inventory ovirtsim.Inventory
-	// Change may spoil credentials, CA and OLVMCluster before they are written.
+	// Change may make credentials, the CA and the OLVMCluster invalid before they are written.
 	Change func(*corev1.Secret, *corev1.ConfigMap, *infrav1.OLVMCluster)
-	// Gate receives each request before the engine does; nil means none.
+	// Gate returns a handler that gets each request before the engine does; nil means none.
 	Gate func(http.Handler) http.Handler
 }
 
@@ -253,8 +254,8 @@ func (s *Site) newCluster() *clusterv1.Cluster {
 	}}
 }
 
-// RemoveObjects removes leftovers of a test. The next engine may be given the same port, and its machines must not find
-// the old machines' addresses in use.
+// RemoveObjects removes the objects that a test has left. The next engine may get the same port, and its machines must
+// not find the addresses of old machines in use.
 func (s *Site) RemoveObjects() {
 	ctx := context.Background()
 	var machines infrav1.OLVMMachineList
@@ -290,7 +291,7 @@ func (s *Site) NewMeta(name string) metav1.ObjectMeta {
 	}
 }
 
-// Create writes an object.
+// Create creates an object in the API server.
 func (s *Site) Create(object client.Object) {
 	s.T.Helper()
 	if err := s.Client.Create(context.Background(), object); err != nil {
@@ -320,8 +321,8 @@ func UpdateObject[T client.Object](s *Site, object T, apply func(T)) {
 	})
 }
 
-// UseEndpoint gives the Cluster and its OLVMCluster the endpoint of a server's URL. A provisioned OLVMCluster keeps its
-// immutable endpoint.
+// UseEndpoint gives the Cluster and its OLVMCluster the endpoint in a server's URL. It does not change a provisioned
+// OLVMCluster, because its endpoint is immutable.
 func (s *Site) UseEndpoint(server string) {
 	s.T.Helper()
 	at, err := url.Parse(server)
@@ -355,7 +356,7 @@ func (s *Site) UseEndpoint(server string) {
 	s.Create(s.OLVM)
 }
 
-// MachineSpec returns a spec matching the engine's inventory.
+// MachineSpec returns a spec that matches the engine's inventory.
 func (s *Site) MachineSpec() infrav1.OLVMMachineSpec {
 	return infrav1.OLVMMachineSpec{
 		OLVMOvirtClusterName: "Default", VMTemplateName: "ol9-k8s",
@@ -378,14 +379,14 @@ func (s *Site) ForSubtest(t *testing.T) *Site {
 	return &out
 }
 
-// ExpectEmptyEngine fails the test if VMs, network interfaces or disks are left, or affinity groups without the
-// OLVMCluster.
+// ExpectEmptyEngine fails the test if VMs, network interfaces or disks are left. Affinity groups may be left only as
+// long as the OLVMCluster exists.
 func (s *Site) ExpectEmptyEngine() {
 	s.T.Helper()
 	left := s.Sim.Summarize()
 	err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), &infrav1.OLVMCluster{})
 	if err == nil {
-		left.AffinityGroups = 0 // they live as long as the OLVMCluster
+		left.AffinityGroups = 0 // these exist as long as the OLVMCluster
 	}
 
 	if left.VMs+left.NICs+left.Disks+left.AffinityGroups != 0 {
@@ -393,7 +394,8 @@ func (s *Site) ExpectEmptyEngine() {
 	}
 }
 
-// CreateMachine creates a Machine with its bootstrap data and its OLVMMachine. spoil may change the OLVMMachine.
+// CreateMachine creates a Machine with its bootstrap data and its OLVMMachine. Before this, spoil may change the spec
+// of the OLVMMachine.
 func (s *Site) CreateMachine(name string, spoil func(*infrav1.OLVMMachineSpec)) *infrav1.OLVMMachine {
 	s.T.Helper()
 	s.Create(&corev1.Secret{ObjectMeta: s.NewMeta(name + "-bootstrap"), Data: map[string][]byte{
@@ -440,7 +442,7 @@ func (s *Site) CreateMachine(name string, spoil func(*infrav1.OLVMMachineSpec)) 
 	return m
 }
 
-// Eventually waits for a condition; the error describes the unmet part.
+// Eventually waits until check returns no error. The error describes what is missing.
 func (s *Site) Eventually(what string, check func() error) {
 	s.T.Helper()
 	wait.For(s.T, what, check)
@@ -452,8 +454,8 @@ type Object interface {
 	conditions.Getter
 }
 
-// ExpectCondition waits for a condition of an object and returns its message. want is the status and the reason:
-// "False/AddressRangeExhausted".
+// ExpectCondition waits for a condition of an object, and returns the message of the condition. The wanted value is the
+// status and the reason, such as "False/AddressRangeExhausted".
 func (s *Site) ExpectCondition(o Object, conditionType, want string) string {
 	s.T.Helper()
 	message := ""
@@ -479,7 +481,7 @@ func (s *Site) ExpectCondition(o Object, conditionType, want string) string {
 	return message
 }
 
-// ExpectNamed waits until a machine without a VM is blocked for a reason. The message must contain all of these names.
+// ExpectNamed waits until a machine without a VM is blocked for the given reason. The message must contain all names.
 func (s *Site) ExpectNamed(m *infrav1.OLVMMachine, conditionType, reason string, names []string) {
 	s.T.Helper()
 
@@ -495,11 +497,11 @@ func (s *Site) ExpectNamed(m *infrav1.OLVMMachine, conditionType, reason string,
 	}
 }
 
-// ExpectProvisioned waits until the machine is provisioned from Cluster API's view.
+// ExpectProvisioned waits until Cluster API sees the machine as provisioned.
 func (s *Site) ExpectProvisioned(m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	s.ExpectCondition(m, infrav1.ReadyCondition, "True/Ready")
-	s.Eventually("the whole status is written", func() error { // conditions are written first
+	s.Eventually("the whole status is written", func() error { // the conditions are written first
 		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
 			return err
 		}
@@ -518,7 +520,7 @@ func (s *Site) ExpectProvisioned(m *infrav1.OLVMMachine) {
 	}
 }
 
-// ExpectGone waits until an object does not exist.
+// ExpectGone waits until an object no longer exists.
 func (s *Site) ExpectGone(o client.Object) {
 	s.T.Helper()
 	s.Eventually(fmt.Sprintf("%T %s is gone", o, o.GetName()), func() error {
@@ -531,7 +533,7 @@ func (s *Site) ExpectGone(o client.Object) {
 	})
 }
 
-// Delete deletes an object without waiting.
+// Delete deletes an object, but does not wait until it is gone.
 func (s *Site) Delete(o client.Object) {
 	s.T.Helper()
 	if err := s.Client.Delete(context.Background(), o); err != nil {
@@ -539,7 +541,7 @@ func (s *Site) Delete(o client.Object) {
 	}
 }
 
-// ListStates lists the state Secrets of the site's machines.
+// ListStates returns the state Secrets of the site's machines.
 func (s *Site) ListStates() []corev1.Secret {
 	s.T.Helper()
 
@@ -549,7 +551,7 @@ func (s *Site) ListStates() []corev1.Secret {
 	})
 }
 
-// ListAllStates lists the state Secrets of the site, including the cluster's.
+// ListAllStates returns all state Secrets of the site, including that of the cluster.
 func (s *Site) ListAllStates() []corev1.Secret {
 	s.T.Helper()
 	var list corev1.SecretList
@@ -563,7 +565,7 @@ func (s *Site) ListAllStates() []corev1.Secret {
 	return list.Items
 }
 
-// CountChanges counts the requests to create, start, stop or delete objects in the engine.
+// CountChanges returns the number of requests that create, start, stop or delete objects in the engine.
 func (s *Site) CountChanges() int {
 	count := 0
 
@@ -576,7 +578,8 @@ func (s *Site) CountChanges() int {
 	return count
 }
 
-// NewSession returns a separate client of the site's engine, for changes without the controllers' knowledge.
+// NewSession returns a separate client of the site's engine. Tests use it for changes of which the controllers do not
+// know.
 func (s *Site) NewSession() *engine.Client {
 	s.T.Helper()
 	session, err := engine.New(engine.Config{

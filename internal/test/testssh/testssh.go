@@ -12,7 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// NewKey creates a key: a line of authorized_keys, and the private key in OpenSSH's format.
+// NewKey creates an SSH key. It returns the public key as a line of authorized_keys, and the private key in OpenSSH's
+// format.
 func NewKey(t *testing.T) (public string, private []byte) {
 	t.Helper()
 	publicKey, privateKey, err := ed25519.GenerateKey(rand.Reader)

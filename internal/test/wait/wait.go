@@ -1,5 +1,5 @@
-// Package wait makes tests wait for events. Its limit exists to end a hung test: no test may depend on the speed of a
-// machine.
+// Package wait makes tests wait for events. Its time limit only ends hung tests, because no test may depend on the
+// speed of a machine.
 package wait
 
 import (
@@ -9,24 +9,25 @@ import (
 	"time"
 )
 
-// Limit is the time until a wait counts as hung. It is far above any normal duration: whole clusters come up in one or
-// two minutes, and in five on a busy machine. Only a failing test waits this long.
+// Limit is the time after which a wait counts as hung. It is far above the usual durations. Whole clusters come up in
+// one or two minutes, and in five on a busy machine. Only a failing test waits this long.
 const Limit = 10 * time.Minute
 
-// grace is the reserve before a test binary's deadline. A wait gives up this early to report its purpose.
+// grace is the time that remains before a test binary's deadline when a wait gives up. The wait uses this time to
+// report its purpose.
 const grace = 30 * time.Second
 
-// The pause between two looks grows from the first value to the second: with many tests at once, frequent looks would
-// waste the machine's time.
+// The pause between two looks grows from the first value to the second. With many tests at once, frequent looks would
+// waste CPU time.
 const (
 	firstPause = 5 * time.Millisecond
 	mostPause  = 250 * time.Millisecond
 )
 
-// errNot is the error of a condition without one.
+// errNot is the error of a condition that returns no error.
 var errNot = errors.New("it does not hold")
 
-// For waits until check returns no error. It fails the test with what and the last error.
+// For waits until check returns no error. On a timeout, it fails the test with what and the last error.
 func For(t testing.TB, what string, check func() error) {
 	t.Helper()
 
@@ -42,7 +43,7 @@ func For(t testing.TB, what string, check func() error) {
 
 		select {
 		case <-ended:
-			runtime.Goexit() // nobody is left to tell
+			runtime.Goexit() // no test is left to which this could report
 		case <-limit.C:
 			t.Fatalf("gave up after %s, waiting until %s: %v", most, what, err)
 		case <-time.After(pause):
@@ -50,7 +51,7 @@ func For(t testing.TB, what string, check func() error) {
 	}
 }
 
-// Until waits until a condition holds. Use For if an error can say what is missing.
+// Until waits until a condition holds. Use For if an error can describe what is missing.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	For(t, what, func() error {
@@ -62,7 +63,7 @@ func Until(t testing.TB, what string, holds func() bool) {
 	})
 }
 
-// Receive waits for a value from a channel, or for its close, and returns the zero value then.
+// Receive waits for a value from a channel and returns it. If the channel closes, it returns the zero value.
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 
@@ -74,7 +75,7 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	case out := <-from:
 		return out
 	case <-endOf(t):
-		runtime.Goexit() // nobody is left to tell
+		runtime.Goexit() // no test is left to which this could report
 	case <-limit.C:
 		t.Fatalf("gave up after %s, waiting until %s", most, what)
 	}
@@ -82,7 +83,8 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	panic("unreachable")
 }
 
-// endOf returns a channel, closed at the end of the test. In a cleanup, after that end, it is nil: cleanups wait too.
+// endOf returns a channel that closes at the end of the test. In a cleanup, the channel is nil, because cleanups run
+// after this end and may wait, too.
 func endOf(t testing.TB) <-chan struct{} {
 	if t.Context().Err() != nil {
 		return nil

@@ -12,11 +12,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// recorder is a test recording its failure.
+// recorder is a test that records its failure.
 type recorder struct {
 	testing.TB
 	ctx     context.Context
-	left    time.Duration // until the end of the test binary; 0 for no end
+	left    time.Duration // time until the end of the test binary; 0 means no end
 	failure string
 }
 
@@ -38,8 +38,8 @@ type outcome struct {
 	took     time.Duration
 }
 
-// run waits in a bubble, whose clock jumps, so that even the whole limit takes no time. The waiting test ends after a
-// time, unless that is 0.
+// run calls a wait in a bubble whose clock jumps, so that even the whole limit takes no time. The waiting test ends
+// after the time ended, unless this is 0.
 func run(t *testing.T, ended time.Duration, wait func(testing.TB)) (out outcome) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func run(t *testing.T, ended time.Duration, wait func(testing.TB)) (out outcome)
 	return out
 }
 
-// after returns a check that fails until a time is over.
+// after returns a check that fails until a time has passed.
 func after(d time.Duration) func() error {
 	begin := time.Now()
 
@@ -98,13 +98,13 @@ func TestFor(t *testing.T) {
 	}
 }
 
-// TestForLooksOften has a condition hold shortly before the limit: infrequent looks would miss it.
+// TestForLooksOften uses a condition that holds only shortly before the limit. Infrequent looks would miss it.
 func TestForLooksOften(t *testing.T) {
 	got := run(t, 0, func(t testing.TB) { For(t, "it holds", after(Limit-2*mostPause)) })
 	check.Equal(t, "it waited until the condition held", got.returned, true)
 }
 
-// TestForEndsBeforeTheBinary has a test binary with a deadline before the limit.
+// TestForEndsBeforeTheBinary uses a test binary whose deadline is before the limit.
 func TestForEndsBeforeTheBinary(t *testing.T) {
 	got := run(t, 0, func(t testing.TB) {
 		t.(*recorder).left = time.Minute
@@ -115,7 +115,7 @@ func TestForEndsBeforeTheBinary(t *testing.T) {
 	})
 }
 
-// TestForInACleanup waits after the end of the test's context, like a cleanup.
+// TestForInACleanup waits after the end of the test's context, as a cleanup does.
 func TestForInACleanup(t *testing.T) {
 	got := run(t, time.Second, func(t testing.TB) {
 		<-t.Context().Done()

@@ -1,8 +1,8 @@
-// Package hostile provides a malicious executor: a program with the answers of OpenTofu and attempts to steal reachable
-// data. Tests use it to see the harm possible for code in place of the executor.
+// Package hostile provides a malicious executor. This program answers like OpenTofu, but also tries to steal the data
+// that it can reach. With it, tests show how much harm code in place of the executor can do.
 //
-// A test binary becomes the executor if its TestMain begins with Main; then its own path is the executor's path.
-// Configurations list the attempts.
+// A test binary becomes the executor if its TestMain begins with Main. Its own path is then the path of the executor.
+// Configurations contain the list of attempts.
 package hostile
 
 import (
@@ -18,19 +18,20 @@ import (
 	"syscall"
 )
 
-// Version is its claimed version.
+// Version is the version that the executor claims to have.
 const Version = "1.12.6"
 
-// Got begins its report of a successful attempt.
+// Got is the beginning of a report about a successful attempt.
 const Got = "GOT "
 
-// EncodeAttempts returns a text for any part of a configuration: read:PATH, write:PATH, link:PATH, run:PATH,
-// connect:ADDRESS, signal:PID, and spy: for the environment of the process that started it.
+// EncodeAttempts returns a text for any part of a configuration. The attempts are read:PATH, write:PATH, link:PATH,
+// run:PATH, connect:ADDRESS and signal:PID. The attempt spy: reads the environment of the process that started the
+// executor.
 func EncodeAttempts(list ...string) string { return "attempt<" + strings.Join(list, ";") + ">" }
 
 var told = regexp.MustCompile(`attempt<([^>]*)>`)
 
-// Main runs and ends the process if it was started as an executor.
+// Main runs the executor and ends the process, if the process was started as an executor.
 func Main() {
 	if len(os.Args) < 2 {
 		return
@@ -57,7 +58,7 @@ func printVersion() {
 	fmt.Printf("OpenTofu v%s\n", Version)
 }
 
-// reportAttempts reports the result of each attempt, as an error of the run.
+// reportAttempts reports the results of all attempts as an error of the run.
 func reportAttempts() {
 	configuration, _ := os.ReadFile("main.tf")
 	match := told.FindSubmatch(configuration)
@@ -70,7 +71,7 @@ func reportAttempts() {
 	os.Exit(1)
 }
 
-// MakeAttempts makes attempts, and returns the result of each.
+// MakeAttempts makes the attempts and returns their results.
 func MakeAttempts(attempts ...string) []string {
 	var out []string
 
@@ -88,7 +89,7 @@ func MakeAttempts(attempts ...string) []string {
 	return out
 }
 
-// makeAttempt makes one attempt, and returns its yield.
+// makeAttempt makes one attempt and returns the stolen data.
 func makeAttempt(what, on string) (string, error) {
 	switch what {
 	case "read":
@@ -96,7 +97,7 @@ func makeAttempt(what, on string) (string, error) {
 		return string(content), err
 	case "write":
 		return "", os.WriteFile(on, []byte("x"), 0o600)
-	case "link": // the starter might follow it
+	case "link": // the process that started the executor may follow the link
 		return "", os.Symlink(on, "link")
 	case "run":
 		output, err := exec.CommandContext(context.Background(), on, "-c", "echo ran").CombinedOutput()
