@@ -110,7 +110,8 @@ func hasPath(changes map[string]any, path fieldpath.Path) bool {
 	return changes[*path[len(path)-1].FieldName] != nil
 }
 
-// removeFields takes fields from who has written them. The last write has changed them, so nobody else owns them.
+// removeFields removes fields from the entries of their owners. The last write changed these fields, so it is their
+// only owner.
 func removeFields(entries []metav1.ManagedFieldsEntry, fields *fieldpath.Set) ([]metav1.ManagedFieldsEntry, error) {
 	var out []metav1.ManagedFieldsEntry
 

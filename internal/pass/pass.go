@@ -18,21 +18,21 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
-// ErrGone is why a status is not written: with the last finalizer the object went.
+// ErrGone reports that the object disappeared with its last finalizer, so its status was not written.
 var ErrGone = errors.New("the object is gone")
 
-// errOutdated is why nothing is written: somebody else has changed the object since it was read.
+// errOutdated reports that another client has changed the object since it was read, so nothing was written.
 var errOutdated = errors.New("the object has changed since it was read")
 
-// Pass is one look at an object. All changes of the object are made in memory, and written by Write, or before by
-// WriteObject where something must be there at once. Both refuse an object that has changed since it was read; another
-// pass begins then.
+// Pass is one pass over an object. A controller makes all changes of the object in memory. WriteWithStatus writes them
+// at the end. WriteObject writes them earlier, if something must exist at once. Both refuse an object that has changed
+// since it was read. Then another pass starts.
 type Pass struct {
 	tracker *Tracker
 	client  client.Client
 	key     client.ObjectKey
 	object  client.Object
-	// before is the object at the beginning, and stored as it was written last.
+	// before is the object at the beginning of the pass. stored is the object after the last write.
 	before, stored client.Object
 }
 
@@ -42,10 +42,10 @@ func newPass(tracker *Tracker, c client.Client, key client.ObjectKey, object cli
 	return &Pass{tracker: tracker, client: c, key: key, object: object, before: before, stored: before}
 }
 
-// ObjectBefore is the object as it was at the beginning. It must not be changed.
+// ObjectBefore returns the object at the beginning of the pass. Callers must not change it.
 func (p *Pass) ObjectBefore() client.Object { return p.before }
 
-// WriteObject writes what has changed of the object, but for its status.
+// WriteObject writes the changes of the object except its status.
 func (p *Pass) WriteObject(ctx context.Context) error {
 	return p.writePart(ctx, part{
 		is:    func(name string) bool { return name != "status" && name != "kind" && name != "apiVersion" },
@@ -53,10 +53,10 @@ func (p *Pass) WriteObject(ctx context.Context) error {
 	})
 }
 
-// WriteWithStatus writes what has changed of the object, and then of its status. In between it calls conclude, which
-// may set the status: conditions name the generation that the object has by then. Write takes out of the messages what
-// differs from try to try, and cuts texts and lists to what the API server takes. The error is ErrGone if the object
-// went with its last finalizer.
+// WriteWithStatus writes the changes of the object, and then those of its status. Between these writes, it calls
+// conclude to set the status, because conditions contain the object's generation after the first write. It removes from
+// messages what differs from try to try. It also shortens texts and lists to the limits of the API server. It returns
+// ErrGone if the object disappeared with its last finalizer.
 func (p *Pass) WriteWithStatus(ctx context.Context, conclude func()) error {
 	if err := p.WriteObject(ctx); err != nil {
 		return err
@@ -78,8 +78,8 @@ func (p *Pass) WriteWithStatus(ctx context.Context, conclude func()) error {
 	})
 }
 
-// End ends the pass. It has the object looked at again where somebody else has changed it meanwhile, and takes the
-// error that such a change brought from err.
+// End ends the pass. If another client has changed the object during the pass, End requests another pass. It also
+// removes the error of such a change from err.
 func (p *Pass) End(result *ctrl.Result, err *error) {
 	others := p.tracker.endPass(p.key)
 	if *err != nil && errors.Is(*err, errOutdated) {
@@ -91,13 +91,13 @@ func (p *Pass) End(result *ctrl.Result, err *error) {
 
 	switch {
 	case *err != nil:
-		*result = ctrl.Result{} // controller-runtime warns of a result beside an error
+		*result = ctrl.Result{} // controller-runtime warns if there is a result besides an error
 	case others:
 		*result = ctrl.Result{RequeueAfter: atOnce}
 	}
 }
 
-// removeOutdated takes errOutdated from an error or an aggregate.
+// removeOutdated removes errOutdated from an error or an aggregate.
 func removeOutdated(err error) error {
 	outdated := func(err error) bool { return errors.Is(err, errOutdated) }
 
@@ -109,14 +109,14 @@ func removeOutdated(err error) error {
 	return nil
 }
 
-// part is what one request writes of an object.
+// part is the part of an object that one request writes.
 type part struct {
-	// is reports whether a field at the top belongs to it.
+	// is reports whether a top-level field belongs to the part.
 	is    func(name string) bool
 	patch func(context.Context, client.Object, client.Patch, ...client.PatchOption) error
 }
 
-// writePart writes what has changed of a part.
+// writePart writes the changes in a part of the object.
 func (p *Pass) writePart(ctx context.Context, part part) error {
 	if equality.Semantic.DeepEqual(p.stored, p.object) {
 		return nil
@@ -127,8 +127,8 @@ func (p *Pass) writePart(ctx context.Context, part part) error {
 		return err
 	}
 
-	// The answer has the stored status, which is not to replace the one in memory. It is decoded into an empty object:
-	// what it does not have would stay in another one.
+	// The answer contains the stored status, which must not replace the status in memory. The answer is decoded into an
+	// empty object. In another object, fields that the answer lacks would stay.
 	target := newEmpty(p.object)
 	err = part.patch(ctx, target, client.RawPatch(types.MergePatchType, content))
 	if apierrors.IsConflict(err) {
@@ -151,8 +151,8 @@ func (p *Pass) writePart(ctx context.Context, part part) error {
 	return nil
 }
 
-// buildPatch is the merge patch of a part, which holds for the version of the object that was read only; nil where
-// nothing has changed.
+// buildPatch returns the merge patch of a part, or nil without a change. The patch is valid only for the version of the
+// object that was read.
 func buildPatch(before, after client.Object, is func(string) bool) ([]byte, error) {
 	from, err := encodePart(before, is)
 	if err != nil {
@@ -185,7 +185,7 @@ func buildPatch(before, after client.Object, is func(string) bool) ([]byte, erro
 	return json.Marshal(changes)
 }
 
-// encodePart is a part of an object in JSON.
+// encodePart returns a part of an object in JSON.
 func encodePart(object client.Object, is func(string) bool) ([]byte, error) {
 	whole, err := json.Marshal(object)
 	if err != nil {
@@ -206,7 +206,7 @@ func encodePart(object client.Object, is func(string) bool) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// newEmpty is an object of the same type and name.
+// newEmpty returns an empty object with the same type and name.
 func newEmpty(object client.Object) client.Object {
 	empty := reflect.New(reflect.TypeOf(object).Elem()).Interface()
 	out := empty.(client.Object) //nolint:forcetypeassert // it is of the type of object
@@ -216,7 +216,7 @@ func newEmpty(object client.Object) client.Object {
 	return out
 }
 
-// CopyObject is a deep copy; each object of Kubernetes copies itself to its own type.
+// CopyObject returns a deep copy of an object, with the same type.
 func CopyObject(object client.Object) client.Object {
 	return object.DeepCopyObject().(client.Object) //nolint:forcetypeassert,errcheck // see above
 }

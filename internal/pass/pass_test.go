@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// book is an API server with one machine, and a tracker whose cache is behind while cached is set.
+// book is an API server with one machine, and a tracker. While cached is set, the tracker reads from an outdated cache.
 type book struct {
 	t       *testing.T
 	api     client.WithWatch
@@ -85,7 +85,7 @@ func (b *book) stored() *infrav1.OLVMMachine {
 	return out
 }
 
-// others is a change by somebody else.
+// others changes the machine as another client.
 func (b *book) others(label string) *infrav1.OLVMMachine {
 	b.t.Helper()
 	out := b.stored()
@@ -95,7 +95,7 @@ func (b *book) others(label string) *infrav1.OLVMMachine {
 	return out
 }
 
-// news reports whether the event of a change begins a pass.
+// news reports whether the event of a change starts a pass.
 func (b *book) news(before, after client.Object) bool {
 	return b.tracker.ChangedPredicate().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
 }
@@ -131,8 +131,8 @@ func TestAPassWritesEachPartOnce(t *testing.T) {
 	check.Equal(t, "writes of a pass that changes nothing", len(b.writes), 0)
 }
 
-// TestAPassWritesNoMoreThanAStatusTakes has a write of a controller that does not think of it, as one of a paused
-// object, or of a cluster that others manage.
+// TestAPassWritesNoMoreThanAStatusTakes covers writes of controllers without their own limits, such as writes for a
+// paused object or a cluster managed by others.
 func TestAPassWritesNoMoreThanAStatusTakes(t *testing.T) {
 	b := newBook(t)
 	this := b.begin()

@@ -15,44 +15,46 @@ import (
 )
 
 const (
-	// remembered is how many versions of an object are known to be our own; a pass writes two.
+	// remembered is how many of our own versions of an object a tracker remembers. A pass writes two.
 	remembered = 8
-	// retryOutdated is when to look again at an object that was changed by somebody else, or that the cache does not
-	// have yet, if no event of it comes before.
+	// retryOutdated is the time until the next pass over an object that another client has changed, or that the cache
+	// does not have yet. An event starts this pass earlier.
 	retryOutdated = time.Second
-	// longestLag is how long passes wait for the cache: versions go back when a backup of the API server is restored.
+	// longestLag is the maximum time for which passes wait for the cache. Versions decrease when a backup of the API
+	// server is restored.
 	longestLag = 10 * time.Second
-	// atOnce is when to look again at what has changed during a pass.
+	// atOnce is the time until the next pass over an object that has changed during a pass.
 	atOnce = time.Millisecond
 )
 
-// ErrBehind is why a pass does not begin: the cache has an older object than an earlier pass wrote. Another pass begins
-// when it has that one.
+// ErrBehind reports that a pass did not start, because the cache has an older object than the last write of an earlier
+// pass. Another pass starts when the cache has caught up.
 var ErrBehind = errors.New("the cache does not have yet what was written last")
 
-// Tracker knows what the passes of one controller wrote. The zero value can be used.
+// Tracker remembers the writes of one controller's passes. The zero value is usable.
 type Tracker struct {
 	mu      sync.Mutex
 	objects map[client.ObjectKey]*record
 }
 
-// record is what is known of one object.
+// record is the tracker's knowledge of one object.
 type record struct {
-	// own are the versions that passes wrote, the latest last.
+	// own are the versions that passes have written, the latest last.
 	own []string
-	// seen is the latest version that an event had.
+	// seen is the version in the latest event.
 	seen string
-	// running is how many passes and writes beside them go; pending are the versions that events had meanwhile. Which
-	// of them are our own is known when they have ended.
+	// running is the number of running passes and other writes. pending are the versions in events during this time.
+	// Only after all of them have ended is it known which of these versions are our own.
 	running int
 	pending []string
-	// waiting reports that the next pass waits for the cache to have the latest of own, and since is when one began to.
+	// waiting reports that the next pass waits until the cache has the latest version in own. since is the time at
+	// which the first pass began to wait.
 	waiting bool
 	since   time.Time
 }
 
-// BeginPass reads an object for a pass, with a client that reads from a cache. End must be called at the end of the
-// pass, unless there is an error: that of the client where there is no such object, else ErrBehind or what went wrong.
+// BeginPass reads an object for a pass, using a client with a cache. Without an error, the caller must call End at the
+// end of the pass. Otherwise, the error is ErrBehind or that of the client, for example if the object does not exist.
 func (t *Tracker) BeginPass(
 	ctx context.Context, c client.Client, key client.ObjectKey, object client.Object,
 ) (*Pass, error) {
@@ -75,8 +77,8 @@ func (t *Tracker) BeginPass(
 	}
 }
 
-// WriteBeside calls write, which writes an object beside its passes and returns the version that it has then. No pass
-// begins because of it; others reports that somebody else has changed the object meanwhile, which one must look at.
+// WriteBeside calls write, which writes an object outside of its passes and returns the new version. This write starts
+// no pass. others reports that another client has changed the object meanwhile. Then the caller must start a pass.
 func (t *Tracker) WriteBeside(key client.ObjectKey, write func() (version string, err error)) (others bool, err error) {
 	t.startRunning(key)
 	version, err := write()
@@ -87,7 +89,7 @@ func (t *Tracker) WriteBeside(key client.ObjectKey, write func() (version string
 	return t.endPass(key), err
 }
 
-// ChangedPredicate passes the events of objects but for those of what passes wrote themselves.
+// ChangedPredicate accepts the events of objects except those that come from writes of passes.
 func (t *Tracker) ChangedPredicate() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -97,7 +99,7 @@ func (t *Tracker) ChangedPredicate() predicate.Predicate {
 	}
 }
 
-// isNews reports whether a version of an object begins a pass.
+// isNews reports whether a version of an object starts a pass.
 func (t *Tracker) isNews(key client.ObjectKey, version string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +133,7 @@ func (t *Tracker) startRunning(key client.ObjectKey) {
 	r.waiting = false
 }
 
-// ensureRecord is that of an object; mu is held.
+// ensureRecord returns the record of an object, and creates a missing one. The caller must hold mu.
 func (t *Tracker) ensureRecord(key client.ObjectKey) *record {
 	if t.objects == nil {
 		t.objects = map[client.ObjectKey]*record{}
@@ -144,7 +146,8 @@ func (t *Tracker) ensureRecord(key client.ObjectKey) *record {
 	return t.objects[key]
 }
 
-// abortPass ends a pass that could not begin. What came meanwhile is looked at by the next one, which the error brings.
+// abortPass ends a pass that could not start. The next pass handles the events since then. The error of this pass
+// requests that next pass.
 func (t *Tracker) abortPass(key client.ObjectKey, gone bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -157,8 +160,8 @@ func (t *Tracker) abortPass(key client.ObjectKey, gone bool) {
 	t.ensureRecord(key).stopOne()
 }
 
-// isBehind reports whether a version of an object is older than what a pass wrote. Where the cache has caught up since
-// it was read, it is to be read again; else the pass does not begin.
+// isBehind reports whether a version of an object is older than the last write of a pass. The result again reports that
+// the cache has caught up since the read, so that the caller must read again. Otherwise, the pass does not start.
 func (t *Tracker) isBehind(key client.ObjectKey, version string) (behind, again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -176,7 +179,7 @@ func (t *Tracker) isBehind(key client.ObjectKey, version string) (behind, again 
 		return false, false
 	}
 
-	// The cache has an object before its event is handed out.
+	// The cache has an object before it delivers the object's event.
 	if r.seen != "" && !isOlder(r.seen, r.latestOwn()) && isOlder(version, r.seen) {
 		return true, true
 	}
@@ -187,7 +190,7 @@ func (t *Tracker) isBehind(key client.ObjectKey, version string) (behind, again 
 	return true, false
 }
 
-// noteWritten notes the version that a pass wrote.
+// noteWritten records the version that a pass wrote.
 func (t *Tracker) noteWritten(key client.ObjectKey, version string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -199,7 +202,7 @@ func (t *Tracker) noteWritten(key client.ObjectKey, version string) {
 	}
 }
 
-// endPass ends a pass or a write beside it, and reports whether somebody else has changed the object meanwhile.
+// endPass ends a pass or another write, and reports whether another client has changed the object meanwhile.
 func (t *Tracker) endPass(key client.ObjectKey) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -207,7 +210,8 @@ func (t *Tracker) endPass(key client.ObjectKey) bool {
 	return t.ensureRecord(key).stopOne()
 }
 
-// stopOne ends one of what is running, and reports with the last one whether an event was pending that is not our own.
+// stopOne ends one of the running passes and writes. After the last one, it reports whether an event with a version not
+// written by us is pending.
 func (r *record) stopOne() (others bool) {
 	if r.running = max(r.running-1, 0); r.running > 0 {
 		return false
@@ -227,7 +231,7 @@ func (r *record) latestOwn() string {
 	return r.own[len(r.own)-1]
 }
 
-// isOlder reports whether a version of an object comes before another.
+// isOlder reports whether a version of an object is older than another version.
 func isOlder(version, than string) bool {
 	order, err := resourceversion.CompareResourceVersion(version, than)
 

@@ -16,15 +16,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// RunIfChild runs the child and never returns, if this process was started as one. Commands with children call it
-// first.
+// RunIfChild runs the child and never returns, if this process was started as a child. Commands with children must call
+// it first.
 func RunIfChild() {
 	if len(os.Args) != 2 || os.Args[1] != argument {
 		return
 	}
 
-	// Only the manager stops its child. A terminal sends the interrupt to both, but the runs of the child must finish
-	// first.
+	// Only the manager stops its child. A terminal sends the interrupt to both processes, but the child must first
+	// finish its runs.
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 
 	requests, err := openInheritedSocket(firstFile)
@@ -62,7 +62,7 @@ func openInheritedSocket(number uintptr) (net.Conn, error) {
 	return connection, nil
 }
 
-// serveManager answers the manager until it is gone.
+// serveManager answers the manager's calls until the manager ends.
 func serveManager(requests, calls net.Conn) {
 	c := &child{
 		manager: rpc.NewClient(calls),
@@ -72,7 +72,7 @@ func serveManager(requests, calls net.Conn) {
 
 	server := rpc.NewServer()
 	if err := server.RegisterName(childService, &Child{c}); err != nil {
-		panic(err) // impossible: the methods are this package's
+		panic(err) // impossible, because the methods are those of this package
 	}
 
 	server.ServeConn(requests)
@@ -95,13 +95,13 @@ type childRun struct {
 	session  string
 }
 
-// sharedClient is a client of an engine shared by several runs. It borrows the session of one of them.
+// sharedClient is a client of an engine shared by several runs. It uses the session of one of these runs.
 type sharedClient struct {
 	client *engine.Client
 	runs   map[uint64]bool
 }
 
-// Child has the methods for the manager to call.
+// Child has the methods that the manager calls.
 type Child struct{ child *child }
 
 // Open starts an endpoint for a run.
@@ -149,7 +149,7 @@ func (c *Child) Open(request OpenRequest, reply *OpenReply) error {
 func (c *Child) Approve(request ApproveRequest, _ *Nothing) error {
 	run := c.child.getRun(request.Run)
 	if run == nil {
-		return nil // it has ended
+		return nil // the run has already ended
 	}
 
 	var refused error
@@ -159,13 +159,13 @@ func (c *Child) Approve(request ApproveRequest, _ *Nothing) error {
 
 	select {
 	case run.approval <- refused:
-	default: // the first answer counts
+	default: // only the first answer counts
 	}
 
 	return nil
 }
 
-// Close ends the endpoint of a run after its pending calls, and forgets its session.
+// Close ends the endpoint of a run after its pending calls, and forgets the run's session.
 func (c *Child) Close(id uint64, reply *CloseReply) error {
 	run := c.child.getRun(id)
 	if run == nil {
@@ -191,7 +191,7 @@ func (c *child) getRun(id uint64) *childRun {
 	return c.runs[id]
 }
 
-// ensureClient returns the client of a run's engine, or nil if it has none.
+// ensureClient returns the client of a run's engine, or nil if the run has no engine.
 func (c *child) ensureClient(request OpenRequest) (*engine.Client, error) {
 	if request.Engine.Session == "" {
 		return nil, nil
@@ -226,7 +226,7 @@ func (c *child) ensureClient(request OpenRequest) (*engine.Client, error) {
 	return shared.client, nil
 }
 
-// releaseClient forgets a client without runs, and its session.
+// releaseClient forgets a client and its session if no run uses the client any longer.
 func (c *child) releaseClient(run uint64, session string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,7 +242,7 @@ func (c *child) releaseClient(run uint64, session string) {
 	}
 }
 
-// anyRun returns one of the runs with this client.
+// anyRun returns the ID of a run with this client.
 func (c *child) anyRun(shared *sharedClient) (run uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,8 +254,8 @@ func (c *child) anyRun(shared *sharedClient) (run uint64) {
 	return run
 }
 
-// checkNotSuperseded returns an error if another manager leads. An unreachable API server ends no run, because the
-// run's results are in its state.
+// checkNotSuperseded returns an error if another manager leads. If the API server is unreachable, runs continue,
+// because their results are in their states.
 func (c *child) checkNotSuperseded(ctx context.Context, shared *sharedClient) error {
 	if err := c.checkMayAct(ctx, c.anyRun(shared)); errors.Is(err, engine.ErrSuperseded) {
 		return err
@@ -302,7 +302,7 @@ func (c *child) checkMayAct(ctx context.Context, run uint64) error {
 	return nil
 }
 
-// storeObservation stores counts for the metrics until the manager asks.
+// storeObservation stores the count of a request for the metrics until the manager fetches it.
 func (c *child) storeObservation(seen engine.Observation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -310,7 +310,7 @@ func (c *child) storeObservation(seen engine.Observation) {
 	c.seen = append(c.seen, seen)
 }
 
-// decision caches the manager's answer about the plan of a run, because several calls wait for it.
+// decision caches the manager's decision about the plan of a run, because several calls wait for it.
 type decision struct {
 	mu      sync.Mutex
 	decided bool
@@ -335,7 +335,7 @@ func (d *decision) waitForAnswer(ctx context.Context, answer <-chan error) error
 	}
 }
 
-// callProcess calls the other process. It ends with the context.
+// callProcess calls the other process. The call ends with the context.
 func callProcess(ctx context.Context, client *rpc.Client, method string, request, reply any) error {
 	pending := client.Go(method, request, reply, make(chan *rpc.Call, 1))
 

@@ -31,11 +31,11 @@ import (
 )
 
 const (
-	// openLimit is the longest time to open an endpoint.
+	// openLimit is the maximum time for opening an endpoint.
 	openLimit = time.Minute
-	// closeLimit is the longest time to close an endpoint. Pending requests to the engine end before.
+	// closeLimit is the maximum time for closing an endpoint. Pending requests to the engine end earlier.
 	closeLimit = 2 * engine.DefaultTimeout
-	// endGrace is the time for an idle process to exit before it is killed.
+	// endGrace is the time in which an idle process can exit before it is killed.
 	endGrace = 5 * time.Second
 
 	portDNS = 53
@@ -43,11 +43,11 @@ const (
 
 // Provider serves the provider from a child process. It implements the Provider of internal/terraform.
 type Provider struct {
-	// Sessions log in to engines. Runs borrow their sessions.
+	// Sessions log in to engines. Runs use these sessions.
 	Sessions *engine.Sessions
-	// Fence is called before and after creating a disk. nil allows it.
+	// Fence is called before and after the creation of a disk; nil allows the creation.
 	Fence func(ctx context.Context) error
-	// Log receives unexpected ends of processes. Its zero value drops them.
+	// Log gets messages about processes that end unexpectedly. Its zero value drops them.
 	Log logr.Logger
 
 	mu      sync.Mutex
@@ -106,7 +106,7 @@ func (p *Provider) Serve(ctx context.Context, use terraform.Use) (*plugin.Reatta
 	}
 
 	if err != nil {
-		child.closeRun(id) // the child may have opened it despite the lost answer
+		child.closeRun(id) // the child may have opened the endpoint although the answer was lost
 		return nil, nil, fmt.Errorf("failed to serve the provider: %w", err)
 	}
 
@@ -122,7 +122,8 @@ func (p *Provider) Serve(ctx context.Context, use terraform.Use) (*plugin.Reatta
 	}, sync.OnceFunc(func() { stopWatching(); child.closeRun(id) }), nil
 }
 
-// sessionName returns the name of a session. Names are never reused, so nobody mistakes a new session for an old one.
+// sessionName returns the name of a session. Names are never used again, so a child cannot mistake a new session for an
+// old one.
 func (p *Provider) sessionName(session *engine.Client) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,7 +146,7 @@ func (p *Provider) sessionName(session *engine.Client) string {
 	return p.sessions[session]
 }
 
-// assignRun adds a run to a process with access to the ports. It starts a process if there is none.
+// assignRun assigns a run to a process that has access to the ports. It starts a process if there is none.
 func (p *Provider) assignRun(ports []uint16, run *run) (*process, uint64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -191,8 +192,8 @@ func (p *Provider) assignRun(ports []uint16, run *run) (*process, uint64, error)
 	return started, id, nil
 }
 
-// Close stops all processes, and kills those still running after endGrace. End all runs first. A later run starts a new
-// process.
+// Close stops all processes. After endGrace, it kills those that still run. Callers must end all runs before. A later
+// run starts a new process.
 func (p *Provider) Close() {
 	stopped := p.takeProcesses()
 	for _, one := range stopped {
@@ -224,7 +225,7 @@ func (p *Provider) killAll(processes []*process) {
 	}
 }
 
-// takeProcesses returns all running processes. Later runs use none of them.
+// takeProcesses returns all running processes. Later runs use new processes.
 func (p *Provider) takeProcesses() []*process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -234,14 +235,14 @@ func (p *Provider) takeProcesses() []*process {
 	return slices.Collect(maps.Keys(p.processes))
 }
 
-// run has the answers to questions of the child.
+// run holds what the manager needs to answer the child's questions about a run.
 type run struct {
 	use     terraform.Use
 	session *engine.Client // nil if the run has no engine
 	fence   func(ctx context.Context) error
 }
 
-// process is a child.
+// process is a running child.
 type process struct {
 	command *exec.Cmd
 	calls   *rpc.Client
@@ -255,7 +256,8 @@ type process struct {
 	draining bool
 }
 
-// addRun adds a run. It returns false if the process has ended, is draining, or may not connect to one of the ports.
+// addRun adds a run to the process. It returns false if the process has ended or is draining, or if it may not connect
+// to one of the ports.
 func (c *process) addRun(id uint64, added *run, ports []uint16) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -275,7 +277,7 @@ func (c *process) addRun(id uint64, added *run, ports []uint16) bool {
 	return true
 }
 
-// removeRun removes a run. The last run of a draining process ends it.
+// removeRun removes a run from the process. In a draining process, the last run also ends the process.
 func (c *process) removeRun(id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -284,7 +286,7 @@ func (c *process) removeRun(id uint64) {
 	c.stopIfUnused()
 }
 
-// drainRuns makes the process take no more runs, and end with the last one.
+// drainRuns makes the process accept no more runs, and end with its last run.
 func (c *process) drainRuns() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -293,7 +295,7 @@ func (c *process) drainRuns() {
 	c.stopIfUnused()
 }
 
-// stopIfUnused stops a draining process without runs. The caller holds mu.
+// stopIfUnused stops a draining process without runs. The caller must hold mu.
 func (c *process) stopIfUnused() {
 	if !c.draining || len(c.runs) > 0 {
 		return
@@ -326,7 +328,7 @@ func (c *process) isDraining() bool {
 	return c.draining
 }
 
-// checkAddress returns an error unless an endpoint is a socket in the folder of the process.
+// checkAddress returns an error if an endpoint is not a socket in the folder of the process.
 func (c *process) checkAddress(reply OpenReply) error {
 	if reply.Network != "unix" || filepath.Dir(filepath.Clean(reply.Address)) != filepath.Clean(c.dir) {
 		return fmt.Errorf("the provider process opened %s %s, which is not in its folder", reply.Network, reply.Address)
@@ -335,7 +337,7 @@ func (c *process) checkAddress(reply OpenReply) error {
 	return nil
 }
 
-// findRun returns a run of the process, or an error if it has ended or never existed.
+// findRun returns a run of the process. It returns an error if the run has ended or never existed.
 func (c *process) findRun(id uint64) (*run, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -347,7 +349,7 @@ func (c *process) findRun(id uint64) (*run, error) {
 	return nil, errors.New("the run has ended or never existed")
 }
 
-// forwardDecision waits for the decision about a run's plan, and sends it to the child.
+// forwardDecision waits for the decision about a run's plan, and sends the decision to the child.
 func (c *process) forwardDecision(ctx context.Context, id uint64, use terraform.Use) {
 	request := ApproveRequest{Run: id}
 
@@ -362,10 +364,10 @@ func (c *process) forwardDecision(ctx context.Context, id uint64, use terraform.
 	}
 }
 
-// maxObservations is the maximum number of counted requests of a run.
+// maxObservations is the maximum number of requests that count for a run.
 const maxObservations = 100_000
 
-// closeRun ends the endpoint of a run. An unresponsive process gets no more runs, and ends with its last one.
+// closeRun ends the endpoint of a run. A process that does not respond gets no more runs, and ends with its last run.
 func (c *process) closeRun(id uint64) {
 	defer c.removeRun(id)
 
@@ -385,10 +387,10 @@ func (c *process) closeRun(id uint64) {
 	}
 }
 
-// Manager has the methods for the child to call.
+// Manager has the methods that the child calls.
 type Manager struct{ process *process }
 
-// Token returns the token of the engine's session.
+// Token returns the token of the session with the engine.
 func (m *Manager) Token(request TokenRequest, reply *TokenReply) error {
 	found, err := m.process.findRun(request.Run)
 	if err != nil {
@@ -438,7 +440,7 @@ func startChild(ports []uint16, log logr.Logger) (*process, error) {
 		return nil, fmt.Errorf("failed to find this program: %w", err)
 	}
 
-	dir, remove, err := scratchdir.Make(scratchdir.Provider) // for its sockets
+	dir, remove, err := scratchdir.Make(scratchdir.Provider) // folder for the child's sockets
 	if err != nil {
 		return nil, err
 	}
@@ -480,8 +482,8 @@ func startChild(ports []uint16, log logr.Logger) (*process, error) {
 	return c, nil
 }
 
-// newSocketPairs returns the manager's ends of the sockets, for requests of the child and for calls to it. It also
-// returns the child's ends, the one for calls first.
+// newSocketPairs returns the manager's ends of the two sockets: for requests of the child, and for calls to the child.
+// It also returns the child's ends, with the socket for calls first.
 func newSocketPairs() (requests, calls net.Conn, theirs []*os.File, err error) {
 	requests, theirRequests, err := newSocketPair()
 	if err != nil {
@@ -501,13 +503,13 @@ func newSocketPairs() (requests, calls net.Conn, theirs []*os.File, err error) {
 func (c *process) answerRequests(requests net.Conn) {
 	server := rpc.NewServer()
 	if err := server.RegisterName(managerService, &Manager{c}); err != nil {
-		panic(err) // impossible: the methods are this package's
+		panic(err) // impossible, because the methods are those of this package
 	}
 
 	server.ServeConn(requests)
 }
 
-// waitForEnd waits for the end of the child, and removes its files.
+// waitForEnd waits until the child ends, and removes the child's files.
 func (c *process) waitForEnd(requests net.Conn, log logr.Logger) {
 	err := c.command.Wait()
 	if !c.isDraining() {
@@ -519,7 +521,7 @@ func (c *process) waitForEnd(requests net.Conn, log logr.Logger) {
 	close(c.ended)
 }
 
-// startConfined starts the child, confined to everything it needs.
+// startConfined starts the child, and confines it to the resources that it needs.
 func startConfined(executable, dir string, ports []uint16, begin func() error) error {
 	if confine.Version() == 0 {
 		return begin()
@@ -533,7 +535,7 @@ func startConfined(executable, dir string, ports []uint16, begin func() error) e
 	}, begin)
 }
 
-// resolverFiles configure the lookup of host names.
+// resolverFiles are the files that configure the lookup of host names.
 var resolverFiles = []string{"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/host.conf", "/etc/gai.conf"}
 
 // findCertificateFiles returns the paths of the system's CA bundles.
@@ -550,12 +552,12 @@ func findCertificateFiles() []string {
 	return append(out, filepath.SplitList(os.Getenv("SSL_CERT_DIR"))...)
 }
 
-// buildChildEnvironment returns the environment of a child. Of the manager's variables, it has only those for
-// connecting to engines.
+// buildChildEnvironment returns the environment of a child. It contains only those of the manager's variables that
+// matter for connections to engines.
 func buildChildEnvironment(dir string) []string {
 	out := []string{
 		"TMPDIR=" + dir,
-		// The child may not read the files of the cgroup. Go computes GOMAXPROCS from them.
+		// The child may not read the cgroup's files, from which Go would compute GOMAXPROCS.
 		"GOMAXPROCS=" + strconv.Itoa(runtime.GOMAXPROCS(0)),
 	}
 
@@ -570,7 +572,7 @@ func buildChildEnvironment(dir string) []string {
 	return out
 }
 
-// newSocketPair returns two connected sockets: one for this process, and one for a child.
+// newSocketPair returns two connected sockets, one for this process and one for a child.
 func newSocketPair() (net.Conn, *os.File, error) {
 	own, theirs, err := hostos.SocketPair()
 	if err != nil {
@@ -587,7 +589,7 @@ func newSocketPair() (net.Conn, *os.File, error) {
 	return connection, theirs, nil
 }
 
-// findPorts returns the TCP ports for connecting to an engine: its own, or that of its proxy.
+// findPorts returns the TCP ports of connections to an engine: the engine's port, or the port of its proxy.
 func findPorts(engineURL string, proxyOf func(*http.Request) (*url.URL, error)) ([]uint16, error) {
 	if engineURL == "" {
 		return nil, nil
@@ -615,7 +617,7 @@ func findPorts(engineURL string, proxyOf func(*http.Request) (*url.URL, error)) 
 	return []uint16{port}, nil
 }
 
-// defaultPorts are the TCP ports of engines and proxies with no port in their URLs.
+// defaultPorts are the TCP ports of engines and proxies whose URLs contain no port.
 var defaultPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
 
 // getPort returns the TCP port of a URL.

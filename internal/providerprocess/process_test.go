@@ -32,7 +32,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// holding makes this program start a provider process, print its folder, and wait.
+// holding is an environment variable. With it, this program starts a provider process, prints the process's folder, and
+// waits.
 const holding = "PROVIDERPROCESS_TEST_HOLDS"
 
 func TestMain(m *testing.M) {
@@ -58,7 +59,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// site is an engine, and an executor with a provider in a child of this process.
+// site is an engine, and an executor whose provider runs in a child of this process.
 type site struct {
 	t        *testing.T
 	sim      *ovirtsim.Server
@@ -115,7 +116,7 @@ func (s *site) machine(name string) render.Machine {
 	}
 }
 
-// apply creates a machine, and returns its state.
+// apply creates a machine and returns its state.
 func (s *site) apply(ctx context.Context, machine render.Machine, change func(*terraform.Request)) ([]byte, error) {
 	s.t.Helper()
 	configuration, err := render.MachineConfiguration(machine)
@@ -173,7 +174,7 @@ func TestRunsShareAProcessAndASession(t *testing.T) {
 	})
 	check.Error(t, err, "")
 	check.Equal(t, "VMs after a destruction", len(s.sim.ListVMs()), 1)
-	check.Equal(t, "logins of runs", s.sim.CountLogins()-logins-1, 1) // and one of the lookup for the second machine
+	check.Equal(t, "logins of runs", s.sim.CountLogins()-logins-1, 1) // and one for the lookup of the second machine
 	check.Equal(t, "sessions that the manager holds", s.provider.current.runs, map[uint64]*run{})
 }
 
@@ -192,7 +193,7 @@ func TestASessionIsRenewed(t *testing.T) {
 	check.Equal(t, "VMs", len(s.sim.ListVMs()), 1)
 }
 
-// TestTheFenceIsAskedForDisks has a former leader. It creates nothing else, either.
+// TestTheFenceIsAskedForDisks runs as a former leader. Such a process creates nothing else, either.
 func TestTheFenceIsAskedForDisks(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 	s.provider.Fence = func(context.Context) error { return fmt.Errorf("%w: other", engine.ErrSuperseded) }
@@ -216,7 +217,8 @@ func TestTheFenceIsAskedForDisks(t *testing.T) {
 	check.Length(t, "VMs", s.sim.ListVMs(), 0)
 }
 
-// TestARunOfAnotherPortGetsAnotherProcess has two engines. The first process ends with its last run.
+// TestARunOfAnotherPortGetsAnotherProcess uses two engines with different ports. The first process ends with its last
+// run.
 func TestARunOfAnotherPortGetsAnotherProcess(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 	other, err := ovirtsim.New(ovirtsim.Options{})
@@ -280,7 +282,7 @@ func TestAProcessThatDiesIsReplaced(t *testing.T) {
 	check.Equal(t, "another process serves", s.provider.current != died, true)
 }
 
-// TestALostLeaseEndsAllProcesses kills them during a run. The run's process accepts no more runs.
+// TestALostLeaseEndsAllProcesses kills all processes during a run. The process of this run accepts no more runs.
 func TestALostLeaseEndsAllProcesses(t *testing.T) {
 	begun, killed := make(chan struct{}), make(chan struct{})
 	s := newSite(t, ovirtsim.Options{Gate: func(next http.Handler) http.Handler {
@@ -320,7 +322,7 @@ func TestALostLeaseEndsAllProcesses(t *testing.T) {
 	check.Equal(t, "the run fails", <-ended != nil, true)
 }
 
-// TestAStuckProcessIsKilled halts the child before telling it to end.
+// TestAStuckProcessIsKilled halts the child, and then tells it to end.
 func TestAStuckProcessIsKilled(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 	_, err := s.apply(t.Context(), s.machine("m"), nil)
@@ -332,7 +334,7 @@ func TestAStuckProcessIsKilled(t *testing.T) {
 	wait.Receive(t, "the process is gone", child.ended)
 }
 
-// TestARunSaysThatItsUserIsRefused makes the engine end its sessions, and reject the next login.
+// TestARunSaysThatItsUserIsRefused makes the engine end its sessions and reject the next login.
 func TestARunSaysThatItsUserIsRefused(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 
@@ -350,7 +352,7 @@ func TestARunSaysThatItsUserIsRefused(t *testing.T) {
 	check.Error(t, err, "engine refuses user")
 }
 
-// TestAnEndpointIsInTheFolderOfItsProcess has answers of a compromised child.
+// TestAnEndpointIsInTheFolderOfItsProcess covers answers that a compromised child could give.
 func TestAnEndpointIsInTheFolderOfItsProcess(t *testing.T) {
 	c := &process{dir: "/tmp/provider-1"}
 	check.Error(t, c.checkAddress(OpenReply{Network: "unix", Address: "/tmp/provider-1/plugin"}), "")
@@ -418,7 +420,7 @@ func TestTheFolderOfAKilledManagerIsRemovedByTheNext(t *testing.T) {
 	check.Equal(t, "whether the folder is gone", errors.Is(err, os.ErrNotExist), true)
 }
 
-// TestARefusedPlanChangesNothing has a plan with an undeclared object. The child receives the reason.
+// TestARefusedPlanChangesNothing uses a plan that contains an undeclared object. The child receives the reason.
 func TestARefusedPlanChangesNothing(t *testing.T) {
 	s := newSite(t, ovirtsim.Options{})
 

@@ -4,8 +4,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// The manager and its child call each other over two inherited sockets, one for each direction. Nobody else has an end
-// of them.
+// The manager and its child call each other over two inherited sockets, one for each direction. No other process has an
+// end of these sockets.
 const (
 	// argument is the only command-line argument of the child.
 	argument = "serve-terraform-provider"
@@ -16,7 +16,8 @@ const (
 	managerService = "Manager"
 )
 
-// Engine is the engine of a run. Session identifies the session. Runs with the same session share a client.
+// Engine is the engine of a run. Session identifies the session with the engine. Runs with the same session share a
+// client.
 type Engine struct {
 	URL, CA  string
 	Insecure bool
@@ -32,7 +33,7 @@ type OpenRequest struct {
 	Engine   Engine
 }
 
-// OpenReply has the endpoint's address for Terraform.
+// OpenReply contains the endpoint's address for Terraform.
 type OpenReply struct {
 	Network, Address string
 	Protocol         string
@@ -41,34 +42,34 @@ type OpenReply struct {
 	Test             bool
 }
 
-// ApproveRequest has the decision about a run's plan. Refusal is the reason for a rejection, or "".
+// ApproveRequest contains the decision about a run's plan. Refusal is the reason for a rejection; "" means approval.
 type ApproveRequest struct {
 	Run     uint64
 	Refusal string
 }
 
-// CloseReply has the counts of requests since the previous reply, for the metrics.
+// CloseReply contains the counts of requests since the previous reply, for the metrics.
 type CloseReply struct{ Observations []engine.Observation }
 
-// TokenRequest asks for the token of the engine's session. Refused is a token rejected by the engine.
+// TokenRequest asks for the token of the session with the engine. Refused is a token that the engine has rejected.
 type TokenRequest struct {
 	Run     uint64
 	Refused string
 }
 
-// TokenReply has the token, or the reason for its absence. Auth is set if the engine rejects the credentials.
+// TokenReply contains the token, or the reason why there is none. Auth is set if the engine rejects the credentials.
 type TokenReply struct {
 	Token   string
 	Auth    *engine.AuthError
 	Problem string
 }
 
-// MayActReply reports whether the manager still leads. Its zero value means yes. If Superseded, another manager leads.
-// Otherwise, Problem explains why the leader is unknown.
+// MayActReply reports whether the manager still leads. Its zero value means yes. If Superseded is set, another manager
+// leads. Otherwise, Problem explains why it is unknown which manager leads.
 type MayActReply struct {
 	Superseded bool
 	Problem    string
 }
 
-// Nothing is the argument or the reply of calls without one.
+// Nothing is the argument or the reply of calls that need none.
 type Nothing struct{}

@@ -11,33 +11,34 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 )
 
-// Balancer is the configuration of one VM of a load balancer.
+// Balancer is the configuration of one VM in a load balancer.
 type Balancer struct {
-	// Name of the VM.
+	// Name is the name of the VM.
 	Name string
-	// Ports to listen on. BackendPort is the port of the API servers, or 0 to reach each machine on the same port.
+	// Ports are the ports on which the VM listens. BackendPort is the port of the API servers. With 0, the VM connects
+	// to the port on which it was called.
 	Ports       []int
 	BackendPort int
-	// Backends sorted by name.
+	// Backends are the machines behind the load balancer, sorted by name.
 	Backends []Node
-	// VirtualIP is held by one of the VMs. It is invalid if there is none. The other fields configure it: the interface
-	// for it, the VM's own address there, the other VMs, and the ID for VRRP.
+	// VirtualIP is an address that one of the VMs holds. It is invalid if there is none. The other fields configure
+	// this address: the interface, the VM's own address on it, the other VMs, and the ID for VRRP.
 	VirtualIP netip.Addr
 	Interface string
 	Self      netip.Addr
 	Peers     []netip.Addr
 	RouterID  int
-	// Own are the addresses of the VM. An unspecified address stands for an address from elsewhere. The VM listens on
-	// their families, or on both if no address is known.
+	// Own are the addresses of the VM. An unspecified address stands for an address that comes from elsewhere. The VM
+	// listens on the families of these addresses. If no address is known, it listens on both families.
 	Own []netip.Addr
-	// Version of the configuration, as reported by haproxy. Files sets it.
+	// Version is the version of the configuration, as haproxy reports it. BuildFiles sets it.
 	Version string
 }
 
-// VersionPort returns the loopback port for haproxy to report its version. The template uses it.
+// VersionPort returns the loopback port on which haproxy reports its version. The template calls this method.
 func (b Balancer) VersionPort() int { return versionPort }
 
-// NewBalancer returns the configuration common to the service's VMs. The cluster must be valid.
+// NewBalancer returns the configuration that all VMs of the service have in common. The cluster must be valid.
 func (s Service) NewBalancer(cluster infrav1.OLVMClusterSpec, nodes []Node) (Balancer, error) {
 	controlPlane := s.Balancer.Role == infrav1.ControlPlaneRole
 	ofOthers := func(n Node) bool { return n.ControlPlane != controlPlane }
@@ -76,7 +77,7 @@ func apiServerPort(cluster infrav1.OLVMClusterSpec) int32 {
 // HasIPv4 reports whether the VM listens on IPv4 addresses.
 func (b Balancer) HasIPv4() bool { return b.isListening(netip.Addr.Is4) }
 
-// HasIPv6 reports whether the VM listens on IPv6 addresses. An image may have turned IPv6 off.
+// HasIPv6 reports whether the VM listens on IPv6 addresses. The image may have turned IPv6 off.
 func (b Balancer) HasIPv6() bool { return b.isListening(netip.Addr.Is6) }
 
 func (b Balancer) isListening(family func(netip.Addr) bool) bool {
@@ -87,15 +88,15 @@ func (b Balancer) isListening(family func(netip.Addr) bool) bool {
 	return len(known) == 0 || slices.ContainsFunc(known, family)
 }
 
-// LinkLocal returns the link-local address for VRRP's own hardware address. keepalived 2.0 requires one before an IPv6
-// address announced to the whole network.
+// LinkLocal returns the link-local address for VRRP's own hardware address. keepalived 2.0 requires such an address
+// before an IPv6 address that is announced to the whole network.
 func (b Balancer) LinkLocal() netip.Addr {
 	return netip.AddrFrom16([16]byte{
 		0: 0xfe, 1: 0x80, 8: 0x02, 10: 0x5e, 11: 0xff, 12: 0xfe, 14: 2, 15: byte(b.RouterID),
 	})
 }
 
-// At returns the address and port of a backend for connections to a port. The template uses it.
+// At returns the address and port of a backend, for connections to a port of the VM. The template calls this method.
 func (b Balancer) At(backend Node, port int) netip.AddrPort {
 	return netip.AddrPortFrom(backend.Address, uint16(cmp.Or(b.BackendPort, port)))
 }

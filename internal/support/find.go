@@ -14,7 +14,8 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
-// FindServices reads the OLVMSupportServices of a Cluster, which has the same name. It returns nil if there is none.
+// FindServices returns the OLVMSupportServices of a Cluster, which have the Cluster's name. It returns nil if there are
+// none.
 func FindServices(
 	ctx context.Context, reader client.Reader, cluster client.ObjectKey,
 ) (*infrav1alpha1.OLVMSupportServices, error) {
@@ -33,7 +34,7 @@ func FindServices(
 }
 
 // ListMachines returns the OLVMMachines of a Cluster sorted by name: nodes, and the VMs of support services. They are
-// objects of the cache, so do not change them.
+// objects of the cache, so callers must not change them.
 func ListMachines(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]infrav1.OLVMMachine, error) {
 	var list infrav1.OLVMMachineList
 	err := reader.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels{

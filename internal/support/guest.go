@@ -14,22 +14,23 @@ import (
 //go:embed files
 var files embed.FS
 
-// render fills in one of our files.
+// render renders one of this package's templates.
 var render = bootstrap.FileTemplates(files)
 
-// applyFile is the script in an archive to check and apply the other files.
+// applyFile is the script that checks and applies the other files of an archive.
 const applyFile = "apply.sh"
 
-// allowFile is the script in an archive to open the system for the service.
+// allowFile is the script that opens the system for the service.
 const allowFile = "allow.sh"
 
-// Folder has the files written at the guest's first boot. FetchService is the unit to fetch the rest.
+// Folder is the folder of the files that the guest's first boot writes. FetchService is the unit that fetches the
+// configuration.
 const (
 	Folder       = "/etc/capolvm/service"
 	FetchService = "capolvm-service"
 )
 
-// PackArchive packs a configuration as tar. Equal files result in equal bytes.
+// PackArchive packs a configuration as a tar archive. Equal files result in equal bytes.
 func PackArchive(files []bootstrap.File) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
@@ -52,7 +53,7 @@ func PackArchive(files []bootstrap.File) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// RenderUserData returns the cloud-config for a VM to fetch its configuration from there.
+// RenderUserData returns a cloud-config with which a VM fetches its configuration from the pointer's address.
 func RenderUserData(from bootstrap.Pointer) ([]byte, error) {
 	type written struct {
 		Path        string `json:"path"`

@@ -16,13 +16,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 )
 
-// Default names of users.
+// These constants are the default names of users.
 const (
 	defaultJumpUser = "jump"
 	defaultNodeUser = "core"
 )
 
-// checkKeys checks each of the authorized keys. The error names its index.
+// checkKeys checks each authorized key. The error contains the index of the invalid key.
 func (s Service) checkKeys() error {
 	for i, text := range s.JumpHost.AuthorizedKeys {
 		_, _, options, rest, err := ssh.ParseAuthorizedKey([]byte(text))
@@ -40,7 +40,7 @@ func (s Service) checkKeys() error {
 	return nil
 }
 
-// CollectSecrets returns the Secrets referenced by an OLVMSupportServices.
+// CollectSecrets returns the keys of the Secrets to which an OLVMSupportServices object refers.
 func CollectSecrets(of *infrav1alpha1.OLVMSupportServices) []client.ObjectKey {
 	var names []string
 	if host := of.Spec.JumpHost; host != nil {
@@ -65,7 +65,7 @@ func CollectSecrets(of *infrav1alpha1.OLVMSupportServices) []client.ObjectKey {
 // keyName matches the allowed names of private keys in a Secret.
 var keyName = regexp.MustCompile(`^[A-Za-z0-9][-._A-Za-z0-9]*$`)
 
-// CheckNodeKeys checks private keys by name.
+// CheckNodeKeys checks private keys, given by their names.
 func CheckNodeKeys(keys map[string][]byte) error {
 	for name, key := range keys {
 		_, err := ssh.ParseRawPrivateKey(key)
@@ -86,12 +86,13 @@ func CheckNodeKeys(keys map[string][]byte) error {
 
 // JumpHost is the configuration of a jump host's VM.
 type JumpHost struct {
-	// User logs in there with the AuthorizedKeys. NodeUser is the user on the nodes.
+	// User logs in to the jump host with the AuthorizedKeys. NodeUser is the user on the nodes.
 	User, NodeUser string
 	AuthorizedKeys []string
-	// Nodes sorted by name.
+	// Nodes are the nodes of the cluster, sorted by name.
 	Nodes []Node
-	// NodeKeys are private keys by name. Kubeconfig is the cluster's. Both are empty while there are none.
+	// NodeKeys are private keys by their names. Kubeconfig is the kubeconfig of the cluster. Both are empty as long as
+	// they do not exist.
 	NodeKeys   map[string][]byte
 	Kubeconfig []byte
 }
@@ -106,7 +107,7 @@ func (s Service) NewJumpHost(cluster infrav1.OLVMClusterSpec, nodes []Node) Jump
 	}
 }
 
-// getSSHUser returns the user of a cluster's nodes, or "" if none is set.
+// getSSHUser returns the user on a cluster's nodes, or "" if none is set.
 func getSSHUser(cluster infrav1.OLVMClusterSpec) string {
 	if cluster.UserData == nil || cluster.UserData.SSH == nil {
 		return ""
@@ -115,7 +116,7 @@ func getSSHUser(cluster infrav1.OLVMClusterSpec) string {
 	return cluster.UserData.SSH.User
 }
 
-// KeyNames returns the sorted names of the private keys. The template uses them.
+// KeyNames returns the sorted names of the private keys. The template calls this method.
 func (j JumpHost) KeyNames() []string {
 	var out []string
 	for name := range j.NodeKeys {

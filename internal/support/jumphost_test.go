@@ -11,13 +11,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// jumpVM is the folder of a VM with fake programs: useradd does nothing, and sshd refuses the configured patterns.
+// jumpVM is the folder of a VM with fake programs. useradd does nothing, and sshd refuses the configured patterns.
 type jumpVM struct {
 	t    *testing.T
 	root string
 }
 
-// newJumpVM returns a VM with this sshd configuration.
+// newJumpVM returns a VM with the given sshd configuration.
 func newJumpVM(t *testing.T, sshd string) *jumpVM {
 	t.Helper()
 	vm := &jumpVM{t, t.TempDir()}
@@ -29,7 +29,7 @@ func newJumpVM(t *testing.T, sshd string) *jumpVM {
 		"etc/capolvm/service/request": "url = \"https://10.0.0.1:9445/v1/configuration/a/b\"\n" +
 			"header = \"Authorization: Bearer a\"\n",
 		"bin/useradd": "#!/bin/bash\n",
-		// It refuses unknown settings. OpenSSH before 8.2, for example, does not know Include.
+		// This sshd refuses unknown settings. For example, OpenSSH before 8.2 does not know Include.
 		"bin/sshd":      "#!/bin/bash\n! grep -q -f " + vm.root + "/refused " + vm.root + "/etc/ssh/sshd_config\n",
 		"bin/systemctl": "#!/bin/bash\necho \"$*\" >>" + vm.root + "/told\n",
 		"refused":       "^NothingOfTheKind\n", "told": "",
@@ -55,7 +55,7 @@ func (vm *jumpVM) read(path string) string {
 	return strings.ReplaceAll(string(content), vm.root, "")
 }
 
-// apply runs a jump host's script in the VM, and returns the output.
+// apply runs a jump host's script in the VM and returns its output.
 func (vm *jumpVM) apply() (string, error) {
 	vm.t.Helper()
 	self, err := user.Current()
@@ -74,8 +74,8 @@ func (vm *jumpVM) apply() (string, error) {
 	return string(out), err
 }
 
-// TestSettingsOfAJumpHostGoBeforeThoseOfTheImage, because sshd uses the first value of a setting. Hardened images, such
-// as OCK's, have other settings before Include.
+// TestSettingsOfAJumpHostGoBeforeThoseOfTheImage covers the order of settings, because sshd uses the first value of a
+// setting. Hardened images, such as OCK's, contain other settings before Include.
 func TestSettingsOfAJumpHostGoBeforeThoseOfTheImage(t *testing.T) {
 	t.Parallel()
 
@@ -104,7 +104,8 @@ func TestSettingsOfAJumpHostGoBeforeThoseOfTheImage(t *testing.T) {
 	}
 }
 
-// TestAnSSHDThatKnowsNoIncludeKeepsItsConfiguration, because OpenSSH 8.0 of Oracle Linux 8 would not start again.
+// TestAnSSHDThatKnowsNoIncludeKeepsItsConfiguration covers OpenSSH 8.0 of Oracle Linux 8, which would not start again
+// with Include.
 func TestAnSSHDThatKnowsNoIncludeKeepsItsConfiguration(t *testing.T) {
 	t.Parallel()
 
@@ -119,8 +120,9 @@ func TestAnSSHDThatKnowsNoIncludeKeepsItsConfiguration(t *testing.T) {
 	check.Error(t, err, "no such file")
 }
 
-// TestTheFileOfAJumpHostGoesBeforeThoseOfAnaconda, because sshd uses the first value of a setting, and reads files in
-// order of their names. The file with the former name is removed, unless sshd refuses the new one.
+// TestTheFileOfAJumpHostGoesBeforeThoseOfAnaconda covers the name of the file. sshd reads files in the order of their
+// names, and uses the first value of a setting. The script removes the file with the former name, unless sshd refuses
+// the new file.
 func TestTheFileOfAJumpHostGoesBeforeThoseOfAnaconda(t *testing.T) {
 	t.Parallel()
 

@@ -16,19 +16,19 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 )
 
-// OIDC is the configuration of an OpenID Connect provider's VM.
+// OIDC is the configuration of a VM with an OpenID Connect provider.
 type OIDC struct {
-	// Issuer is the provider's URL. Host and Port are parts of it.
+	// Issuer is the provider's URL. Host and Port are parts of this URL.
 	Issuer, Host string
 	Port         int
-	// Clients and connectors of Dex.
+	// Clients and Connectors are those of Dex.
 	Clients    []Client
 	Connectors []map[string]any
-	// Authority is the CA certificate for Certificate, in PEM. The caller sets the certificates and the key.
+	// Authority is the CA certificate for Certificate, in PEM. The caller sets both certificates and the key.
 	Authority, Certificate, Key []byte
 }
 
-// Client of Dex.
+// Client is a client of Dex.
 type Client struct {
 	ID           string   `json:"id"`
 	Name         string   `json:"name"`
@@ -36,7 +36,7 @@ type Client struct {
 	RedirectURIs []string `json:"redirectURIs,omitempty"`
 }
 
-// parseIssuer parses and checks the URL of an issuer.
+// parseIssuer parses and checks the URL of the issuer.
 func (s Service) parseIssuer() (*url.URL, error) {
 	out, err := url.Parse(s.OIDC.Issuer)
 	if err != nil || out.Scheme != "https" || out.Hostname() == "" || out.RawQuery != "" || out.Fragment != "" ||
@@ -59,7 +59,8 @@ func (s Service) parseIssuer() (*url.URL, error) {
 	return out, nil
 }
 
-// NewOIDC returns the configuration of the service's VM. connectors is the content of their Secret.
+// NewOIDC returns the configuration of the service's VM. The parameter connectors is the content of the Secret with the
+// connectors.
 func (s Service) NewOIDC(connectors []byte) (OIDC, error) {
 	at, err := s.parseIssuer()
 	if err != nil {
@@ -67,7 +68,7 @@ func (s Service) NewOIDC(connectors []byte) (OIDC, error) {
 	}
 
 	out := OIDC{Issuer: s.OIDC.Issuer, Host: at.Hostname()}
-	out.Port, _ = strconv.Atoi(cmp.Or(at.Port(), "443")) // issuer has checked it
+	out.Port, _ = strconv.Atoi(cmp.Or(at.Port(), "443")) // parseIssuer has checked the port
 	if out.Connectors, err = parseConnectors(connectors); err != nil {
 		return out, s.NewInvalidError(
 			"connectorsSecretName", "Secret %s: connectors.yaml: %v", s.OIDC.ConnectorsSecretName, err,
@@ -86,7 +87,7 @@ func (s Service) NewOIDC(connectors []byte) (OIDC, error) {
 	return out, nil
 }
 
-// parseConnectors parses connectors of Dex. Errors name a connector by its index.
+// parseConnectors parses connectors of Dex. Errors contain the index of the invalid connector.
 func parseConnectors(text []byte) ([]map[string]any, error) {
 	var out []map[string]any
 	if err := yaml.Unmarshal(text, &out); err != nil {
@@ -108,8 +109,8 @@ func parseConnectors(text []byte) ([]map[string]any, error) {
 	return out, nil
 }
 
-// IsServedBy reports whether an address can belong to the issuer. If the issuer's host is an address, it must be the
-// same.
+// IsServedBy reports whether an address can belong to the issuer. If the issuer's host is an address, this must be the
+// same address.
 func (o OIDC) IsServedBy(address netip.Addr) bool {
 	host, err := netip.ParseAddr(o.Host)
 	return err != nil || host == address
@@ -121,7 +122,7 @@ func (o OIDC) BuildFiles() ([]bootstrap.File, error) {
 		"issuer":  o.Issuer,
 		"storage": map[string]any{"type": "sqlite3", "config": map[string]any{"file": "/var/lib/capolvm-dex/dex.db"}},
 		"web": map[string]any{
-			"https":   net.JoinHostPort("", strconv.Itoa(o.Port)), // on all families of the VM
+			"https":   net.JoinHostPort("", strconv.Itoa(o.Port)), // on all address families of the VM
 			"tlsCert": "/etc/capolvm/dex/tls.crt",
 			"tlsKey":  "/etc/capolvm/dex/tls.key",
 		},

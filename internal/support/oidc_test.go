@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// issuing returns a cluster with an issuer.
+// issuing returns support services with an issuer.
 func issuing(issuer string) *infrav1alpha1.OLVMSupportServices {
 	of := &infrav1alpha1.OLVMSupportServices{}
 	of.Spec.OIDC = &infrav1alpha1.SupportOIDC{
@@ -61,7 +61,7 @@ func TestConnectors(t *testing.T) {
 	}
 }
 
-// TestConfigurationOfDex checks the files for Dex.
+// TestConfigurationOfDex checks the configuration files of Dex.
 func TestConfigurationOfDex(t *testing.T) {
 	t.Parallel()
 	oidc, err := CollectServices(issuing("https://[fd00::9]:5556/dex"))[0].NewOIDC(

@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// needProgram skips a test unless this program of the images is installed. The test lets the program read its
+// needProgram skips a test unless the given program of the images is installed. The test lets this program read its
 // configuration.
 func needProgram(t *testing.T, name, pack string) {
 	t.Helper()
@@ -25,7 +25,7 @@ func needProgram(t *testing.T, name, pack string) {
 	}
 }
 
-// contents maps names of files to their contents.
+// contents returns the contents of files by their names.
 func contents(files []bootstrap.File) map[string]string {
 	out := map[string]string{}
 	for _, file := range files {
@@ -44,7 +44,7 @@ func addresses(texts ...string) []netip.Addr {
 	return out
 }
 
-// balancers returns VMs of all kinds of load balancers.
+// balancers returns VMs of each kind of load balancer.
 func balancers() map[string]Balancer {
 	nodes := []Node{{"a", netip.MustParseAddr("10.0.0.2"), true}, {"b", netip.MustParseAddr("fd00::2"), true}}
 
@@ -62,7 +62,8 @@ func balancers() map[string]Balancer {
 	}
 }
 
-// TestALoadBalancerListensAtTheFamiliesOfItsVM only: if an image has IPv6 turned off, nothing can listen on ::.
+// TestALoadBalancerListensAtTheFamiliesOfItsVM verifies that a VM listens only on the address families that it has. If
+// an image has turned IPv6 off, nothing can listen on ::.
 func TestALoadBalancerListensAtTheFamiliesOfItsVM(t *testing.T) {
 	t.Parallel()
 
@@ -78,7 +79,7 @@ func TestALoadBalancerListensAtTheFamiliesOfItsVM(t *testing.T) {
 	}
 }
 
-// TestTheSystemAllowsASupportService opens the VM's ports, and no others.
+// TestTheSystemAllowsASupportService opens the ports of the VM and no others.
 func TestTheSystemAllowsASupportService(t *testing.T) {
 	t.Parallel()
 	files := contents(balancers()["workers of both families"].BuildFiles())
@@ -97,7 +98,7 @@ func TestTheSystemAllowsASupportService(t *testing.T) {
 	check.Lacks(t, "Dex", contents(dex)["allow.sh"], "turn_on")
 }
 
-// TestHAProxyReadsTheLoadBalancersConfiguration checks it with the installed haproxy, as the VM does.
+// TestHAProxyReadsTheLoadBalancersConfiguration checks the configuration with the installed haproxy, as the VM does.
 func TestHAProxyReadsTheLoadBalancersConfiguration(t *testing.T) {
 	needProgram(t, "haproxy", "haproxy")
 
@@ -111,7 +112,8 @@ func TestHAProxyReadsTheLoadBalancersConfiguration(t *testing.T) {
 	}
 }
 
-// TestKeepalivedReadsTheLoadBalancersConfiguration checks it with the installed keepalived, as the VM does.
+// TestKeepalivedReadsTheLoadBalancersConfiguration checks the configuration with the installed keepalived, as the VM
+// does.
 func TestKeepalivedReadsTheLoadBalancersConfiguration(t *testing.T) {
 	needProgram(t, "keepalived", "keepalived")
 	all, err := net.Interfaces()
@@ -134,8 +136,9 @@ func TestKeepalivedReadsTheLoadBalancersConfiguration(t *testing.T) {
 	}
 }
 
-// TestAnAddressOfIPv6ThatAllHearOfHasOneOfTheLinkBeforeIt, because keepalived 2.0 refuses others. A pair tells only its
-// peers. Peers of other versions compare the lists.
+// TestAnAddressOfIPv6ThatAllHearOfHasOneOfTheLinkBeforeIt verifies that a link-local address comes first, because
+// keepalived 2.0 refuses other orders. A pair of VMs announces the address only to each other. There, peers with
+// different versions compare the lists of addresses.
 func TestAnAddressOfIPv6ThatAllHearOfHasOneOfTheLinkBeforeIt(t *testing.T) {
 	t.Parallel()
 	const link = "        fe80::200:5eff:fe00:233/64 dev lo\n"
@@ -146,7 +149,8 @@ func TestAnAddressOfIPv6ThatAllHearOfHasOneOfTheLinkBeforeIt(t *testing.T) {
 	check.Lacks(t, "IPv4", contents(balancers()["API servers"].BuildFiles())["keepalived.conf"], "fe80")
 }
 
-// TestSSHKnowsNodesByTheirNames, because their addresses pass on to other machines with other keys.
+// TestSSHKnowsNodesByTheirNames verifies that keys belong to names, because other machines with other keys may get a
+// node's address later.
 func TestSSHKnowsNodesByTheirNames(t *testing.T) {
 	needProgram(t, "ssh", "openssh-client")
 	of := &infrav1alpha1.OLVMSupportServices{}
@@ -166,8 +170,8 @@ func TestSSHKnowsNodesByTheirNames(t *testing.T) {
 	}
 }
 
-// TestWhatAVMRunsStartsAgainWhenItEnds, regardless of the unit in the image. The script runs with a fake systemctl to
-// record its calls. The restart itself is up to systemd.
+// TestWhatAVMRunsStartsAgainWhenItEnds verifies that services start again, regardless of the unit in the image. The
+// script runs with a fake systemctl that records its calls. The restart itself is the task of systemd.
 func TestWhatAVMRunsStartsAgainWhenItEnds(t *testing.T) {
 	t.Parallel()
 

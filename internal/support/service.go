@@ -17,27 +17,27 @@ import (
 
 // Service is one support service of a cluster.
 type Service struct {
-	// Name is the name in status.services. Field is the service's field in the OLVMSupportServices.
+	// Name is the service's name in status.services. Field is the service's field in an OLVMSupportServices object.
 	Name, Field string
 	// Replicas is the number of VMs.
 	Replicas int
 	VM       infrav1alpha1.SupportVM
-	// Only one of these is set: Balancer for a load balancer, JumpHost for a jump host, OIDC for Dex.
+	// Only one of these fields is set: Balancer for a load balancer, JumpHost for a jump host, OIDC for Dex.
 	Balancer *infrav1alpha1.SupportLoadBalancer
 	JumpHost *infrav1alpha1.SupportJumpHost
 	OIDC     *infrav1alpha1.SupportOIDC
 }
 
-// VirtualIPField returns the field with the virtual address of a load balancer.
+// VirtualIPField returns the field that contains a load balancer's virtual address.
 func (s Service) VirtualIPField() string { return s.Field + ".virtualIP" }
 
-// JumpHostName is the service name of a jump host.
+// JumpHostName is the name of the service for a jump host.
 const JumpHostName = "jump-host"
 
-// Kind of the objects for support services.
+// Kind is the kind of objects for support services.
 const Kind = "OLVMSupportServices"
 
-// CollectServices returns the services of an OLVMSupportServices in order, or none for nil.
+// CollectServices returns the services of an OLVMSupportServices object in a fixed order. It returns none for nil.
 func CollectServices(of *infrav1alpha1.OLVMSupportServices) []Service {
 	if of == nil {
 		return nil
@@ -81,13 +81,13 @@ func CollectServices(of *infrav1alpha1.OLVMSupportServices) []Service {
 
 // VM is a VM of a support service.
 type VM struct {
-	// Name of its OLVMMachine.
+	// Name is the name of the VM's OLVMMachine.
 	Name string
-	// FailureDomain of the VM, or "" to leave it to the template.
+	// FailureDomain is the failure domain of the VM; "" leaves it to the template.
 	FailureDomain string
 }
 
-// VMs returns the VMs of a service in a Cluster.
+// VMs returns the VMs of a service in the Cluster with the given name.
 func (s Service) VMs(cluster string) []VM {
 	var out []VM
 
@@ -103,7 +103,7 @@ func (s Service) VMs(cluster string) []VM {
 	return out
 }
 
-// Node is a machine of the cluster, as known to support services.
+// Node is a machine of the cluster in the form that support services need.
 type Node struct {
 	Name         string
 	Address      netip.Addr
@@ -115,7 +115,7 @@ func sortNodes(nodes []Node) []Node {
 	return slices.SortedFunc(slices.Values(nodes), func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// NewMachine returns the OLVMMachine of a VM. It refuses a template for VMs of an inventory.
+// NewMachine returns the OLVMMachine of a VM. It refuses a template whose VMs come from an inventory.
 func (s Service) NewMachine(
 	of *infrav1alpha1.OLVMSupportServices, vm VM, template *infrav1.OLVMMachineTemplate,
 ) (*infrav1.OLVMMachine, error) {
@@ -168,7 +168,7 @@ func (s Service) NewMachine(
 	}, nil
 }
 
-// ExplainOutdated returns the difference between a VM and its service's request, or "".
+// ExplainOutdated returns how a VM differs from the request of its service, or "" if it does not differ.
 func (s Service) ExplainOutdated(machine *infrav1.OLVMMachine, vm VM) string {
 	switch from := machine.Annotations[clusterv1.TemplateClonedFromNameAnnotation]; {
 	case from != s.VM.MachineTemplateName:
@@ -180,13 +180,14 @@ func (s Service) ExplainOutdated(machine *infrav1.OLVMMachine, vm VM) string {
 	return ""
 }
 
-// GetServiceName returns the support service in an object's label, or "".
+// GetServiceName returns the name of the support service in an object's label, or "".
 func GetServiceName(object metav1.Object) string {
 	return object.GetLabels()[infrav1alpha1.SupportServiceLabel]
 }
 
-// NewStandInMachine returns a stand-in for the Machine of a support service's OLVMMachine, and nil for other
-// OLVMMachines. No real Machine owns it, so Cluster API does not wait for a node.
+// NewStandInMachine returns a Machine that stands in for the missing Machine of a support service's OLVMMachine. For
+// other OLVMMachines, it returns nil. No real Machine owns such an OLVMMachine, so that Cluster API does not wait for a
+// node.
 func NewStandInMachine(m *infrav1.OLVMMachine) *clusterv1.Machine {
 	owner := metav1.GetControllerOf(m)
 	if GetServiceName(m) == "" || owner == nil || owner.Kind != Kind {
@@ -203,5 +204,5 @@ func NewStandInMachine(m *infrav1.OLVMMachine) *clusterv1.Machine {
 	}
 }
 
-// SecretName returns the name of the Secret with the user data of a support service's VM.
+// SecretName returns the name of the Secret with the user data of a support service's machine.
 func SecretName(machine string) string { return machine + "-support" }

@@ -19,13 +19,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// asked is a cluster with support services.
+// asked is a cluster that requests support services.
 type asked struct {
 	infrav1.OLVMClusterSpec
 	services *infrav1alpha1.OLVMSupportServices
 }
 
-// with returns a cluster with these load balancers.
+// with returns a cluster with the given load balancers.
 func with(balancers ...infrav1alpha1.SupportLoadBalancer) asked {
 	of := &infrav1alpha1.OLVMSupportServices{}
 	of.Spec.LoadBalancers = balancers
@@ -117,7 +117,7 @@ func TestEndpoint(t *testing.T) {
 	check.Equal(t, "one that is written otherwise", with(api).endpoint(), "fd00::5")
 }
 
-// TestPortsOfAPIServers sends connections to the API servers' ports.
+// TestPortsOfAPIServers verifies that load balancers send connections to the ports of API servers.
 func TestPortsOfAPIServers(t *testing.T) {
 	t.Parallel()
 	cluster := with(infrav1alpha1.SupportLoadBalancer{Name: "api", Role: infrav1.ControlPlaneRole})
@@ -157,7 +157,7 @@ func TestPortsOfAPIServers(t *testing.T) {
 	}
 }
 
-// TestMachineOf returns a stand-in only if there is no Machine.
+// TestMachineOf verifies that there is a stand-in only without a Machine.
 func TestMachineOf(t *testing.T) {
 	t.Parallel()
 	of := &infrav1alpha1.OLVMSupportServices{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "demo", UID: "uid"}}
@@ -189,7 +189,7 @@ func TestMachineOf(t *testing.T) {
 	check.Error(t, err, "spec.loadBalancers[0].machineTemplateName: OLVMMachineTemplate lb takes VMs of")
 }
 
-// TestNodeKeys refuses keys useless for ssh on the VM.
+// TestNodeKeys verifies that keys are refused if ssh on the VM cannot use them.
 func TestNodeKeys(t *testing.T) {
 	t.Parallel()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -217,7 +217,8 @@ func TestNodeKeys(t *testing.T) {
 	}
 }
 
-// TestJumpHostOfACluster uses the cluster's user by default, and returns the cluster's Secrets.
+// TestJumpHostOfACluster verifies that a jump host uses the cluster's user by default, and refers to the cluster's
+// Secrets.
 func TestJumpHostOfACluster(t *testing.T) {
 	t.Parallel()
 	cluster := infrav1.OLVMClusterSpec{UserData: &infrav1.UserData{SSH: &infrav1.SSHAccess{User: "opc"}}}
@@ -241,7 +242,7 @@ func TestJumpHostOfACluster(t *testing.T) {
 	}
 }
 
-// TestUserDataIsACloudConfig keeps the token out of files readable by others on the VM.
+// TestUserDataIsACloudConfig verifies that only root can read the file with the token on the VM.
 func TestUserDataIsACloudConfig(t *testing.T) {
 	t.Parallel()
 	data, err := RenderUserData(

@@ -16,13 +16,14 @@ import (
 // maxPorts is the maximum number of ports per load balancer. Each port has a health check for each machine.
 const maxPorts = 256
 
-// versionPort is the loopback port for haproxy to report its current configuration.
+// versionPort is the loopback port on which haproxy reports the version of its configuration.
 const versionPort = 1936
 
 // defaultPort is the default port of an API server and of an endpoint.
 const defaultPort = 6443
 
-// Validate returns the error of a cluster's first invalid support service, independent of its machines.
+// Validate returns the error of the first invalid support service in a cluster. It does not depend on the cluster's
+// machines.
 func Validate(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) error {
 	problems := FindProblems(cluster, of)
 
@@ -35,7 +36,7 @@ func Validate(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServ
 	return nil
 }
 
-// FindProblems returns the errors of a cluster's invalid support services by name.
+// FindProblems returns the errors of a cluster's invalid support services by the names of the services.
 func FindProblems(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) map[string]error {
 	out, taken := map[string]error{}, collectNodeAddresses(cluster)
 
@@ -48,7 +49,7 @@ func FindProblems(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupport
 	return out
 }
 
-// collectNodeAddresses returns the virtual addresses of a cluster's nodes, except its endpoint.
+// collectNodeAddresses returns the virtual addresses on a cluster's nodes, except its endpoint.
 func collectNodeAddresses(cluster infrav1.OLVMClusterSpec) map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 	services := cluster.ControlPlaneServices
@@ -69,7 +70,7 @@ func collectNodeAddresses(cluster infrav1.OLVMClusterSpec) map[netip.Addr]string
 	return out
 }
 
-// checkService returns the error of one service. taken has the addresses of earlier services.
+// checkService returns the error of one service. The parameter taken contains the addresses of earlier services.
 func (s Service) checkService(cluster infrav1.OLVMClusterSpec, taken map[netip.Addr]string) error {
 	for i, name := range s.VM.FailureDomains {
 		named := func(d infrav1.OLVMFailureDomain) bool { return d.Name == name }
@@ -99,12 +100,12 @@ func (s Service) checkService(cluster infrav1.OLVMClusterSpec, taken map[netip.A
 	return s.checkVirtualIP(cluster, ports, taken)
 }
 
-// NewInvalidError returns an error in a field of a service.
+// NewInvalidError returns an error about a field of a service.
 func (s Service) NewInvalidError(field, format string, args ...any) error {
 	return blocker.New(infrav1.InfraServiceFailureReason, s.Field+"."+field, format, args...)
 }
 
-// parsePorts returns a load balancer's ports in order.
+// parsePorts returns the ports of a load balancer in ascending order.
 func (s Service) parsePorts(cluster infrav1.OLVMClusterSpec) ([]int, error) {
 	if len(s.Balancer.Ports) == 0 {
 		return []int{int(cmp.Or(cluster.ControlPlaneEndpoint.Port, defaultPort))}, nil
@@ -170,8 +171,8 @@ func parseRange(text string) (first, last int, err error) {
 	return first, last, nil
 }
 
-// checkVirtualIP checks that no other service has a load balancer's address. taken maps addresses of earlier services
-// to their names.
+// checkVirtualIP returns an error if another service has the load balancer's address. The parameter taken maps
+// addresses of earlier services to their names.
 func (s Service) checkVirtualIP(
 	cluster infrav1.OLVMClusterSpec, ports []int, taken map[netip.Addr]string,
 ) error {
@@ -215,9 +216,9 @@ func (s Service) checkVirtualIP(
 	return nil
 }
 
-// FindEndpoint returns the load balancer's address to use as control plane endpoint if none is set. It is the address
-// of the only control plane load balancer with its own address. Endpoint returns "" if there is none or if it is
-// invalid, because an endpoint cannot change later.
+// FindEndpoint returns the load balancer's address that becomes the control plane endpoint if none is set. This is the
+// address of the only control plane load balancer with its own address. It returns "" if there is none or if the
+// address is invalid, because an endpoint cannot change later.
 func FindEndpoint(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices) string {
 	var out []netip.Addr
 
@@ -243,21 +244,21 @@ func FindEndpoint(cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupport
 	return cluster.ControlPlaneEndpoint.Host
 }
 
-// IsServingEndpoint reports whether the control plane is reached through the service.
+// IsServingEndpoint reports whether clients reach the control plane through the service.
 func (s Service) IsServingEndpoint(cluster infrav1.OLVMClusterSpec) bool {
 	endpoint, err := netip.ParseAddr(cluster.ControlPlaneEndpoint.Host)
 
 	return err == nil && s.parseVirtualIP() == endpoint
 }
 
-// parseVirtualIP returns the address shared by a load balancer's VMs, or an invalid one.
+// parseVirtualIP returns the address that a load balancer's VMs share, or an invalid address if there is none.
 func (s Service) parseVirtualIP() netip.Addr {
 	if s.Balancer == nil {
 		return netip.Addr{}
 	}
 
 	address, err := netip.ParseAddr(s.Balancer.VirtualIP)
-	if err != nil || address.Zone() != "" { // a zone may be any text
+	if err != nil || address.Zone() != "" { // a zone can be any text
 		return netip.Addr{}
 	}
 

@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/servingcert"
 )
 
-// authority signs the certificates of the server. Its own certificate and key are in a Secret, so that all replicas
-// share them. Guests get the certificate with their pointer.
+// authority signs the certificates of the server. Its own certificate and key are in a Secret, so all replicas share
+// them. Guests get the authority's certificate with their pointer.
 type authority struct {
 	*servingcert.Authority
 
@@ -25,7 +25,7 @@ type authority struct {
 	serving *tls.Certificate
 }
 
-// loadAuthority loads the authority, and creates a missing one.
+// loadAuthority loads the authority, or creates it if it is missing.
 func loadAuthority(ctx context.Context, c client.Client, secret client.ObjectKey, host string) (*authority, error) {
 	for {
 		var found corev1.Secret
@@ -45,7 +45,7 @@ func loadAuthority(ctx context.Context, c client.Client, secret client.ObjectKey
 
 		if err := c.Create(ctx, made); err == nil {
 			return parseAuthority(made, host)
-		} else if !apierrors.IsAlreadyExists(err) { // else another replica was faster
+		} else if !apierrors.IsAlreadyExists(err) { // otherwise, another replica was faster
 			return nil, fmt.Errorf("failed to create Secret %s: %w", secret, err)
 		}
 	}
@@ -73,7 +73,7 @@ func parseAuthority(secret *corev1.Secret, host string) (*authority, error) {
 	return &authority{Authority: parsed, host: host}, nil
 }
 
-// getCertificate returns the server's certificate, used by this process only.
+// getCertificate returns the server's certificate. Only this process uses this certificate.
 func (a *authority) getCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

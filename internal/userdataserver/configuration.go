@@ -29,41 +29,44 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// configurationType is the type of Secrets with the configuration of support VMs. Their tokens do not expire.
+// configurationType is the type of Secrets with the configuration of support VMs. The tokens in these Secrets do not
+// expire.
 const configurationType corev1.SecretType = "infrastructure.cluster.x-k8s.io/support-configuration"
 
 const (
-	// configurationKey is the key of the configuration. The user data of the first boot is under dataKey.
+	// configurationKey is the data key of the configuration. The key dataKey holds the user data of the first boot.
 	configurationKey = "configuration"
-	// publishedAnnotation is the SHA-256 of the configuration, in hexadecimal digits, and publishedAtAnnotation its
-	// time of publication. appliedAnnotation is the hash of the VM's present configuration, and problemAnnotation the
-	// reason for rejecting another. managerAnnotation is the hash of the URL and authority given to the VM.
+	// publishedAnnotation is the SHA-256 of the configuration in hexadecimal digits, and publishedAtAnnotation is the
+	// time of its publication. appliedAnnotation is the hash of the VM's present configuration. problemAnnotation is
+	// the reason why the VM rejected another configuration. managerAnnotation is the hash of the URL and the authority
+	// in the VM's user data.
 	publishedAnnotation     = "infrastructure.cluster.x-k8s.io/support-configuration-sha256"
 	hostTokenHashAnnotation = "infrastructure.cluster.x-k8s.io/support-host-token-sha256"
 	managerAnnotation       = "infrastructure.cluster.x-k8s.io/support-manager-sha256"
 	publishedAtAnnotation   = "infrastructure.cluster.x-k8s.io/support-configuration-published"
 	appliedAnnotation       = "infrastructure.cluster.x-k8s.io/support-applied-sha256"
 	problemAnnotation       = "infrastructure.cluster.x-k8s.io/support-problem"
-	// problemHeader is a VM's reason for rejecting a configuration, in base64.
+	// problemHeader is the header with the reason why a VM rejected a configuration, in base64.
 	problemHeader = "Capolvm-Problem"
-	// maxProblem limits its size, in bytes.
+	// maxProblem is the maximum size of this reason in bytes.
 	maxProblem = 600
 )
 
 // Report is the state of a VM's configuration.
 type Report struct {
-	// Current reports that the VM uses the latest published configuration, and Ever that it has used any.
+	// Current reports that the VM uses the latest published configuration. Ever reports that the VM has used any
+	// configuration.
 	Current, Ever bool
 	// Age is the time since the publication of the configuration.
 	Age time.Duration
-	// Problem is the reason for rejecting a configuration; "" for none.
+	// Problem is the reason why the VM rejected a configuration; "" means no problem.
 	Problem string
-	// Stranded reports that the VM sends its requests elsewhere, because a manager with another URL or authority set it
-	// up.
+	// Stranded reports that the VM sends its requests to another manager. A manager with another URL or authority set
+	// it up.
 	Stranded bool
 }
 
-// parseReport reads the report from a Secret.
+// parseReport returns the report in the annotations of a Secret.
 func parseReport(secret metav1.Object) Report {
 	published, applied := secret.GetAnnotations()[publishedAnnotation], secret.GetAnnotations()[appliedAnnotation]
 
@@ -81,8 +84,9 @@ func parseReport(secret metav1.Object) Report {
 	}
 }
 
-// PublishConfiguration stores the configuration of a support machine for its VM, together with the user data for
-// fetching it. The VM requests the configuration periodically. Publish returns the VM's latest report.
+// PublishConfiguration stores the configuration of a support machine for its VM, together with the user data with which
+// the VM fetches it. The VM requests the configuration periodically. PublishConfiguration returns the VM's latest
+// report.
 func (s *Server) PublishConfiguration(
 	ctx context.Context,
 	machine *infrav1.OLVMMachine,
@@ -102,7 +106,8 @@ func (s *Server) PublishConfiguration(
 		return Report{}, err
 	}
 
-	// A VM may already have read its user data. Then it is not rewritten, and the VM does not find another manager.
+	// A VM may already have read its user data. Then its user data does not change, so the VM never learns of another
+	// manager.
 	stranded := addressing.CanHaveVM(machine) && secret.Annotations[managerAnnotation] != where
 	if had := secret.Data[dataKey]; had != nil && addressing.CanHaveVM(machine) {
 		first = had
@@ -139,8 +144,8 @@ func (s *Server) PublishConfiguration(
 	return report, err
 }
 
-// readSecret returns the Secret of a machine, and its version as read. It drops data of an earlier machine with the
-// same name.
+// readSecret returns the Secret of a machine, and the same Secret as it was read. It drops the data of an earlier
+// machine with the same name.
 func (s *Server) readSecret(
 	ctx context.Context, machine *infrav1.OLVMMachine,
 ) (secret, before *corev1.Secret, err error) {
@@ -167,8 +172,8 @@ func (s *Server) readSecret(
 	return secret, before, nil
 }
 
-// writeSecret writes the Secret of a machine, with the hash of its configuration. before is the Secret as read; without
-// a resource version, it did not exist.
+// writeSecret writes the Secret of a machine, with the hash of its configuration. The parameter before is the Secret as
+// it was read. If it has no resource version, the Secret did not exist.
 func (s *Server) writeSecret(
 	ctx context.Context, secret, before *corev1.Secret, machine *infrav1.OLVMMachine, hash string,
 ) error {
@@ -197,7 +202,7 @@ func (s *Server) writeSecret(
 	return nil
 }
 
-// newOwnerReferences returns owner references to delete an object with a machine.
+// newOwnerReferences returns owner references with which an object is deleted together with a machine.
 func newOwnerReferences(machine *infrav1.OLVMMachine) []metav1.OwnerReference {
 	return []metav1.OwnerReference{
 		*metav1.NewControllerRef(machine, infrav1.GroupVersion.WithKind("OLVMMachine")),
@@ -208,8 +213,8 @@ func newOwnerReferences(machine *infrav1.OLVMMachine) []metav1.OwnerReference {
 // reveal it.
 func HostToken(token string) string { return hashToken("hosts:" + token) }
 
-// serveConfiguration answers a support VM. If the VM already has the configuration, this needs no request to the API
-// server.
+// serveConfiguration answers a support VM. If the VM already has the configuration, the answer needs no request to the
+// API server.
 func (s *Server) serveConfiguration(w http.ResponseWriter, r *http.Request) {
 	machine, _ := parseAsker(r)
 	key := configurationSecret(machine)
@@ -229,14 +234,14 @@ func configurationSecret(machine client.ObjectKey) client.ObjectKey {
 	return client.ObjectKey{Namespace: machine.Namespace, Name: support.SecretName(machine.Name)}
 }
 
-// isCurrent reports whether a VM has the published configuration.
+// isCurrent reports whether a VM already has the published configuration.
 func isCurrent(r *http.Request, known *metav1.PartialObjectMetadata) bool {
 	has := strings.Trim(r.Header.Get("If-None-Match"), `"`)
 
 	return has != "" && has == known.Annotations[publishedAnnotation]
 }
 
-// answerVM records the VM's report, and sends the configuration if the VM has another one.
+// answerVM records the VM's report, and sends the configuration if the VM does not have it yet.
 func (s *Server) answerVM(w http.ResponseWriter, r *http.Request, known *metav1.PartialObjectMetadata) error {
 	has := strings.Trim(r.Header.Get("If-None-Match"), `"`)
 	if err := s.recordReport(r, known, has); err != nil {
@@ -271,7 +276,8 @@ func (s *Server) answerVM(w http.ResponseWriter, r *http.Request, known *metav1.
 	return nil
 }
 
-// recordReport records the VM's present configuration, and its reason for rejecting another, if they have changed.
+// recordReport records the VM's present configuration, and the reason why it rejected another one. It writes only
+// changes.
 func (s *Server) recordReport(r *http.Request, known *metav1.PartialObjectMetadata, has string) error {
 	problem, err := base64.StdEncoding.DecodeString(r.Header.Get(problemHeader))
 	if err != nil || len(problem) > maxProblem {
@@ -292,7 +298,8 @@ func (s *Server) recordReport(r *http.Request, known *metav1.PartialObjectMetada
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, appliedAnnotation, has)
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, problemAnnotation, text)
 
-	// If the Secret has changed since, it may belong to a later machine with the same name. The VM will report again.
+	// If the Secret has changed since it was read, it may belong to a later machine with the same name. The VM will
+	// report again.
 	lock := client.MergeFromWithOptions(known, client.MergeFromWithOptimisticLock{})
 	err = s.client.Patch(r.Context(), after, lock)
 

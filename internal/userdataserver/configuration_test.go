@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// publish stores a configuration for the site's machine, and returns its pointer for the VM.
+// publish stores a configuration for the site's machine. It returns the pointer for the VM, and the VM's report.
 func (s *site) publish(configuration string) (bootstrap.Pointer, Report) {
 	s.t.Helper()
 	var at bootstrap.Pointer
@@ -35,7 +35,7 @@ func (s *site) publish(configuration string) (bootstrap.Pointer, Report) {
 	return at, report
 }
 
-// poll sends a VM's periodic request, with its present configuration and its reason for a rejection.
+// poll sends a VM's periodic request, with the VM's present configuration and the reason of a rejection.
 func (s *site) poll(p bootstrap.Pointer, has, problem string) (int, string) {
 	s.t.Helper()
 
@@ -125,8 +125,8 @@ func (p patching) Patch(ctx context.Context, o client.Object, patch client.Patch
 	return p.Client.Patch(ctx, o, patch, opts...)
 }
 
-// TestAReportThatComesLateIsNotThatOfALaterMachine replaces the machine by another with the same name. This happens
-// between the check of a VM's token and the record of its report.
+// TestAReportThatComesLateIsNotThatOfALaterMachine replaces the machine by another machine with the same name. This
+// happens after the check of a VM's token, but before the record of its report.
 func TestAReportThatComesLateIsNotThatOfALaterMachine(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -147,7 +147,8 @@ func TestAReportThatComesLateIsNotThatOfALaterMachine(t *testing.T) {
 	check.Equal(t, "the earlier one's report counts", report.Ever, false)
 }
 
-// TestAVMThatWasToldOfAnotherManager verifies that the VM's user data stays, and the VM is reported as stranded.
+// TestAVMThatWasToldOfAnotherManager verifies that the VM's user data does not change, and that the report says the VM
+// is stranded.
 func TestAVMThatWasToldOfAnotherManager(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -162,7 +163,7 @@ func TestAVMThatWasToldOfAnotherManager(t *testing.T) {
 	check.Equal(t, "stranded", report.Stranded, true)
 	check.Equal(t, "what the VM was told", string(s.configuration().Data[dataKey]), told)
 
-	// A changed text of the user data has no effect: the VM has already read its own.
+	// A change of the user data would have no effect, because the VM has already read it.
 	s.url.Path = "/below"
 	report, err := s.PublishConfiguration(
 		t.Context(),
@@ -175,13 +176,13 @@ func TestAVMThatWasToldOfAnotherManager(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "stranded by another release", report.Stranded, false)
 
-	// Losing the Secret means losing the VM's token.
+	// With the Secret, the VM's token is lost.
 	check.Error(t, s.client.Delete(t.Context(), s.configuration()), "")
 	_, report = s.publish("two")
 	check.Equal(t, "stranded without the Secret", report.Stranded, true)
 }
 
-// TestATokenHolderIsLimited repeats the same request.
+// TestATokenHolderIsLimited repeats a request with the same token.
 func TestATokenHolderIsLimited(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

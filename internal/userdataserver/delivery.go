@@ -41,14 +41,14 @@ import (
 const secretType corev1.SecretType = "infrastructure.cluster.x-k8s.io/user-data"
 
 const (
-	// tokenKey and dataKey are their data keys.
+	// tokenKey and dataKey are the data keys of these Secrets.
 	tokenKey = "token"
 	dataKey  = "value"
-	// expiresAnnotation is the expiry of the token, deliveredAnnotation the time of the delivery.
+	// expiresAnnotation is the time at which the token expires. deliveredAnnotation is the time of the delivery.
 	expiresAnnotation   = "infrastructure.cluster.x-k8s.io/user-data-expires"
 	deliveredAnnotation = "infrastructure.cluster.x-k8s.io/user-data-delivered"
-	// tokenHashAnnotation is the SHA-256 of the token, in hexadecimal digits. It distinguishes a stranger from a VM
-	// without a request to the API server. A token has 130 bits, so its hash does not reveal it.
+	// tokenHashAnnotation is the SHA-256 of the token, in hexadecimal digits. With it, the server can tell a stranger
+	// from a VM without a request to the API server. A token has 130 bits, so its hash does not reveal it.
 	tokenHashAnnotation = "infrastructure.cluster.x-k8s.io/user-data-token-sha256"
 )
 
@@ -86,26 +86,26 @@ type Server struct {
 	now       func() time.Time
 }
 
-// Options of a Server.
+// Options configure a Server.
 type Options struct {
-	// Client reads Secrets from the API server, not from a cache. It has a rate limit of its own.
+	// Client reads Secrets from the API server instead of a cache. It has its own rate limit.
 	Client client.Client
-	// Writer writes the data offered by controllers, and may refuse if this process is not the leader. All replicas
-	// answer VMs, so answers use Client. The default is Client.
+	// Writer writes the data that controllers offer. It may refuse to write if this process is not the leader. All
+	// replicas answer VMs, so answers use Client instead. The default is Client.
 	Writer client.Client
-	// Metadata is a cache of the metadata of Secrets, used to reject strangers.
+	// Metadata is a cache of the metadata of Secrets. The server uses it to reject strangers.
 	Metadata client.Reader
-	// Recorder of events about machines.
+	// Recorder records events about machines.
 	Recorder events.EventRecorder
-	// URL of the server for VMs.
+	// URL is the server's URL for VMs.
 	URL string
 	// Authority is the Secret with the server's authority.
 	Authority client.ObjectKey
-	// Lifetime of tokens, starting when the VM may be created.
+	// Lifetime is the lifetime of tokens. It starts when the VM may be created.
 	Lifetime time.Duration
 }
 
-// New returns a server, with its authority.
+// New returns a server with its authority.
 func New(ctx context.Context, o Options) (*Server, error) {
 	parsed, err := url.Parse(o.URL)
 	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" || parsed.RawQuery != "" ||
@@ -134,7 +134,8 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	}, nil
 }
 
-// NewRunnable serves on a listener, on each replica, because all know the same Secrets.
+// NewRunnable returns a runnable that serves on a listener. It runs on every replica, because all replicas read the
+// same Secrets.
 func (s *Server) NewRunnable(listener net.Listener) manager.Runnable {
 	mux := http.NewServeMux()
 	below := strings.TrimSuffix(s.url.Path, "/")
@@ -163,7 +164,7 @@ func (s *Server) NewRunnable(listener net.Listener) manager.Runnable {
 	}
 }
 
-// OfferUserData stores the user data of a machine for its VM, and returns a pointer to it. Equal data has the same
+// OfferUserData stores the user data of a machine for its VM, and returns a pointer to it. Equal data gets the same
 // pointer until its delivery.
 func (s *Server) OfferUserData(
 	ctx context.Context, machine *infrav1.OLVMMachine, data []byte,
@@ -216,8 +217,9 @@ func (s *Server) OfferUserData(
 	return pointer, nil
 }
 
-// RenewPointer extends the pointer of a machine by its whole lifetime, just before the creation of its VM, because the
-// run may have waited longer. It does not change a used pointer, or one never offered.
+// RenewPointer extends the pointer of a machine to a whole lifetime from now. Runs call it just before they create the
+// VM, because they may have waited for longer than a lifetime. It does not change a used pointer, and does nothing if
+// there was no offer.
 func (s *Server) RenewPointer(ctx context.Context, machine client.ObjectKey) error {
 	key := secretKey(machine)
 
@@ -280,27 +282,27 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // question describes a request.
 type question struct {
-	// what is the requested thing, for the log.
+	// what names the requested data for the log.
 	what string
-	// secret is the Secret with the required token, and hash the annotation with the token's hash.
+	// secret is the Secret with the required token. hash is the annotation with the hash of the token.
 	secret client.ObjectKey
 	hash   string
-	// limited reports whether requests with the token are too frequent; nil for no limit.
+	// limited reports whether requests with this token are too frequent; nil means no limit.
 	limited func(known *metav1.PartialObjectMetadata) bool
-	// answer writes the response. known is the cached metadata of the Secret.
+	// answer writes the response. The parameter known is the cached metadata of the Secret.
 	answer func(log logr.Logger, known *metav1.PartialObjectMetadata) error
 }
 
-// serveRequest answers a request with the right token, and rejects others.
+// serveRequest answers a request that has the right token, and rejects all others.
 func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request, q question) {
 	machine, token := parseAsker(r)
 	known, err := s.checkKnownToken(r.Context(), q.secret, token, q.hash)
 
-	// a VM with its token never waits behind strangers, even with the same address
+	// a VM with its token never waits behind strangers, even if it has their address
 	if err != nil && !s.limits.strangers.allowClient(remoteOrigin(r), time.Now()) ||
 		err == nil && q.limited != nil && q.limited(known) {
 		requestsTotal.WithLabelValues("limited").Inc()
-		http.Error(w, "unavailable", http.StatusServiceUnavailable) // Ignition and other VMs retry
+		http.Error(w, "unavailable", http.StatusServiceUnavailable) // Ignition and the other programs in VMs retry
 		return
 	}
 
@@ -329,16 +331,16 @@ func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request, q question
 	}
 }
 
-// hashToken returns the hash of a token in the form of the annotation.
+// hashToken returns the hash of a token in the annotation's form.
 func hashToken(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
 
-// quiet keeps TLS errors caused by strangers out of the log.
+// quiet is a logger that drops the TLS errors caused by strangers.
 var quiet = log.New(io.Discard, "", 0)
 
-// newRefusal returns an error with the reason for the log.
+// newRefusal returns errRefused with a reason for the log.
 func newRefusal(why string) error { return fmt.Errorf("%w: %s", errRefused, why) }
 
-// parseAsker returns the machine named in a request, and the token.
+// parseAsker returns the machine and the token in a request.
 func parseAsker(r *http.Request) (machine client.ObjectKey, token string) {
 	machine = client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 	token, _ = strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -346,8 +348,8 @@ func parseAsker(r *http.Request) (machine client.ObjectKey, token string) {
 	return machine, token
 }
 
-// checkKnownToken rejects a request unless the hash of its token is in an annotation of the Secret. It sends no request
-// to the API server. It returns the cached metadata of the Secret.
+// checkKnownToken rejects a request unless an annotation of the Secret contains the hash of the request's token. It
+// sends no request to the API server. It returns the cached metadata of the Secret.
 func (s *Server) checkKnownToken(
 	ctx context.Context, secret client.ObjectKey, token, annotation string,
 ) (*metav1.PartialObjectMetadata, error) {
@@ -391,10 +393,10 @@ func checkToken(secret *corev1.Secret, given string, now time.Time) error {
 	return nil
 }
 
-// deliverUserData removes the token before it responds, so only one of two holders gets the data. If the transfer
-// fails, the VM may use the token again.
+// deliverUserData removes the token before it responds, so only one of two holders of the token gets the data. If the
+// transfer fails, the VM may use the token again.
 func (s *Server) deliverUserData(w http.ResponseWriter, r *http.Request, machine client.ObjectKey, given string) error {
-	ctx := r.Context() // do not wait for a disconnected VM
+	ctx := r.Context() // does not wait for a disconnected VM
 	var secret corev1.Secret
 	if err := s.client.Get(ctx, secretKey(machine), &secret); apierrors.IsNotFound(err) {
 		return newRefusal("there is no user data for it")
@@ -407,7 +409,7 @@ func (s *Server) deliverUserData(w http.ResponseWriter, r *http.Request, machine
 		return err
 	}
 
-	// From here on, the token is used. The result is recorded even if the VM disconnects.
+	// From here on, the token counts as used. The server records the result even if the VM disconnects.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime+recordTime)
 	defer cancel()
 	delete(secret.Data, tokenKey)

@@ -33,7 +33,7 @@ import (
 
 var authorityKey = client.ObjectKey{Namespace: "capolvm-system", Name: "authority"}
 
-// site is a listening server, with a machine.
+// site is a running server and a machine.
 type site struct {
 	*Server
 	t       *testing.T
@@ -90,14 +90,14 @@ func (s *site) offer(data string) bootstrap.Pointer {
 	return pointer
 }
 
-// fetch uses a pointer like a VM.
+// fetch uses a pointer in the way of a VM.
 func (s *site) fetch(p bootstrap.Pointer) (int, string) {
 	s.t.Helper()
 
 	return s.request(p, http.Header{})
 }
 
-// request fetches with additional headers.
+// request is like fetch with additional headers.
 func (s *site) request(p bootstrap.Pointer, headers http.Header) (int, string) {
 	s.t.Helper()
 	pool := x509.NewCertPool()
@@ -162,7 +162,7 @@ func TestAPointerIsGoodForOneVM(t *testing.T) {
 		t.Fatalf("the VM gets %d with %d bytes", code, len(body))
 	}
 
-	// The VM has its data before the server knows the transfer is complete.
+	// The VM has its data before the server knows that the transfer is complete.
 	wait.For(t, "what was delivered is dropped", func() error {
 		if keys := len(s.secret().Data); keys > 0 {
 			return fmt.Errorf("%d keys are kept", keys)
@@ -196,7 +196,7 @@ func TestATokenExpires(t *testing.T) {
 		t.Errorf("an old token: %d", code)
 	}
 
-	if again := s.offer("data"); again.Token != p.Token { // its VM may be created only now
+	if again := s.offer("data"); again.Token != p.Token { // the VM may be created only now
 		t.Error("the token is another")
 	}
 
@@ -205,7 +205,7 @@ func TestATokenExpires(t *testing.T) {
 	}
 }
 
-// broken is a connection failing while the response is written.
+// broken is a connection that fails while the server writes the response.
 type broken struct{ http.ResponseWriter }
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("connection reset by peer") }
@@ -288,8 +288,8 @@ func TestReplicasHaveOneAuthority(t *testing.T) {
 	}
 }
 
-// TestAHundredMachinesJoinHoweverLongTheyWait simulates a queue of 100 copied VMs: each copy takes two minutes, and
-// four are created at once. All get their pointers when their runs are submitted.
+// TestAHundredMachinesJoinHoweverLongTheyWait simulates a queue of 100 VMs with copied disks. Each copy takes two
+// minutes, and four VMs are created at once. All machines get their pointers when their runs are submitted.
 func TestAHundredMachinesJoinHoweverLongTheyWait(t *testing.T) {
 	const machines, atOnce, copying = 100, 4, 2 * time.Minute
 
@@ -332,7 +332,7 @@ func TestAHundredMachinesJoinHoweverLongTheyWait(t *testing.T) {
 // TestAPointerThatWasUsedIsNotRenewed verifies that a delivery ends a pointer for good.
 func TestAPointerThatWasUsedIsNotRenewed(t *testing.T) {
 	s := newSite(t)
-	check.Error(t, s.RenewPointer(t.Context(), client.ObjectKeyFromObject(s.machine)), "") // none was offered
+	check.Error(t, s.RenewPointer(t.Context(), client.ObjectKeyFromObject(s.machine)), "") // no user data was offered
 	p := s.offer("data")
 	code, _ := s.fetch(p)
 	check.Equal(t, "the first one", code, http.StatusOK)

@@ -14,17 +14,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 )
 
-// Hosts handles the requests of jump hosts. A *jumphost.RefusedError is an error for the user.
+// Hosts handles the requests of jump hosts. It returns a *jumphost.RefusedError for errors that the user should see.
 type Hosts interface {
 	List(ctx context.Context, jumpHost client.ObjectKey) (string, error)
 	Reboot(ctx context.Context, jumpHost client.ObjectKey, name string) (string, error)
 	Console(ctx context.Context, jumpHost client.ObjectKey, name string) (string, error)
 }
 
-// EnableHosts enables requests of jump hosts; without it, the server rejects them. Call it before the server runs.
+// EnableHosts enables requests of jump hosts. Without it, the server rejects them. Callers must call it before the
+// server runs.
 func (s *Server) EnableHosts(hosts Hosts) { s.hosts = hosts }
 
-// serveHosts answers the command host of a jump host.
+// serveHosts answers the command "host" of a jump host.
 func (s *Server) serveHosts(w http.ResponseWriter, r *http.Request) {
 	machine, _ := parseAsker(r)
 	key := configurationSecret(machine)
@@ -49,7 +50,7 @@ func (s *Server) serveHosts(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// askHosts handles an authorized request of a jump host.
+// askHosts handles a jump host's request after its authorization.
 func (s *Server) askHosts(r *http.Request, jumpHost client.ObjectKey) (string, error) {
 	if s.hosts == nil {
 		return "", newRefusal("this manager serves no jump hosts")

@@ -10,31 +10,32 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// Anybody with access to the port may send requests. These limits bound the resources for strangers: connections, and
-// requests per address. A VM with its token is recognized from the cache, and not limited by address.
+// Everyone with access to the port can send requests. These limits restrict what strangers can use: connections, and
+// requests per address. The server recognizes a VM by its token from the cache, and does not limit it by its address.
 const (
-	// maxConnections limits all open connections, maxFrom those from one address. VMs behind one router share an
-	// address, and each connection lasts some milliseconds.
+	// maxConnections limits all open connections, and maxFrom limits those from one address. VMs behind one router
+	// share an address, and each connection lasts some milliseconds.
 	maxConnections, maxFrom = 512, 32
 	// perSecond and atOnce limit the requests from one address.
 	perSecond, atOnce = 10, 100
-	// vmPerSecond and vmAtOnce limit the costly requests of one VM, because a token's holder may be hostile.
+	// vmPerSecond and vmAtOnce limit the expensive requests of one VM, because a hostile program may have its token.
 	vmPerSecond, vmAtOnce = 0.5, 20
-	// reportPause limits the records of a VM's reports. Its token gives it no further trust.
+	// reportPause is the minimum time between two records of a VM's reports. A token does not make a VM trusted beyond
+	// this.
 	reportPause = 5 * time.Second
-	// maxAddresses limits the tracked addresses, and VMs; the least recent is dropped.
+	// maxAddresses limits how many addresses and VMs the server tracks. It drops those that were used least recently.
 	maxAddresses = 4096
 
-	// headerTime limits the arrival of a request, idleTime an idle connection.
+	// headerTime limits the time until a request has arrived. idleTime limits the time of an idle connection.
 	headerTime, idleTime = 5 * time.Second, 5 * time.Second
-	// answerTime limits a response, including its transfer to the VM: user data has up to a MiB.
+	// answerTime limits the time of a response, including its transfer to the VM. User data has up to 1 MiB.
 	answerTime = 30 * time.Second
-	// recordTime limits the record of a token's use. It does not end with the connection.
+	// recordTime limits the time for recording that a token was used. The record does not end with the connection.
 	recordTime = 10 * time.Second
 )
 
-// limits of a server: requests of strangers by address, costly requests of VMs, and records of their reports by the key
-// of their Secret.
+// limits are the limits of a server. strangers are limited by address; vms and reports are limited by the key of the
+// VM's Secret.
 type limits struct{ strangers, vms, reports *limiters }
 
 func newLimits() *limits {
@@ -45,7 +46,7 @@ func newLimits() *limits {
 	}
 }
 
-// limiters limit the rate of many clients independently.
+// limiters limit the rates of many clients independently of each other.
 type limiters struct {
 	perSecond rate.Limit
 	atOnce    int
@@ -58,7 +59,7 @@ func newLimiters(perSecond rate.Limit, atOnce int) *limiters {
 	return &limiters{perSecond: perSecond, atOnce: atOnce, known: lru.New(maxAddresses)}
 }
 
-// allowClient reports whether a client may act once more now.
+// allowClient reports whether a client may send another request now.
 func (l *limiters) allowClient(who lru.Key, now time.Time) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -72,14 +73,14 @@ func (l *limiters) allowClient(who lru.Key, now time.Time) bool {
 	return limiter.(*rate.Limiter).AllowN(now, 1)
 }
 
-// remoteOrigin returns the origin of a request.
+// remoteOrigin returns the origin from which a request comes.
 func remoteOrigin(r *http.Request) string { return toOrigin(r.RemoteAddr) }
 
-// siteBits is the prefix length of the IPv6 addresses available to one host.
+// siteBits is the length of the IPv6 prefix whose addresses one host can use.
 const siteBits = 64
 
-// toOrigin returns the counted part of a remote address with a port. This is an IPv4 address, or the network of an IPv6
-// address, because a host can use any address in it.
+// toOrigin returns the part of a remote address by which the server counts. This is an IPv4 address, or the network of
+// an IPv6 address, because a host can use every address in its network.
 func toOrigin(remote string) string {
 	at, err := netip.ParseAddrPort(remote)
 	if err != nil {

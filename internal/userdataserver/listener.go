@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// fairListener limits the open connections of each remote address, and closes further ones immediately. Otherwise, one
-// client with idle connections could block all others.
+// fairListener limits the open connections of each remote address. It closes further connections at once. Otherwise,
+// one client with idle connections could block all others.
 type fairListener struct {
 	net.Listener
 
@@ -59,7 +59,7 @@ func (l *fairListener) releaseFrom(from string) {
 	}
 }
 
-// countedConn is a connection counted until it is closed.
+// countedConn is a connection that counts until it is closed.
 type countedConn struct {
 	net.Conn
 

@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// dialFrom connects to a site's server from one of this machine's addresses.
+// dialFrom connects to a site's server from the given address of this machine.
 func dialFrom(t *testing.T, site *site, from string) net.Conn {
 	t.Helper()
 	at, err := url.Parse(site.offer("data").URL)
@@ -26,13 +26,13 @@ func dialFrom(t *testing.T, site *site, from string) net.Conn {
 	return connection
 }
 
-// closedByServer waits until the server has closed a silent connection.
+// closedByServer waits until the server closes a connection without requests.
 func closedByServer(connection net.Conn) bool {
 	_, err := connection.Read(make([]byte, 1))
 	return errors.Is(err, io.EOF)
 }
 
-// TestOneAddressDoesNotKeepOthersOut opens more idle connections from one address than the server's total limit. A VM
+// TestOneAddressDoesNotKeepOthersOut opens more idle connections from one address than the server allows in total. A VM
 // at another address still gets its user data.
 func TestOneAddressDoesNotKeepOthersOut(t *testing.T) {
 	s := newSite(t)
@@ -51,7 +51,7 @@ func TestOneAddressDoesNotKeepOthersOut(t *testing.T) {
 	check.Equal(t, "its user data", content, "data")
 }
 
-// TestAClosedConnectionMakesRoom covers an address at its limit after closing a connection.
+// TestAClosedConnectionMakesRoom covers an address at its limit that closes a connection.
 func TestAClosedConnectionMakesRoom(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	check.Error(t, err, "")
@@ -83,13 +83,13 @@ func TestAClosedConnectionMakesRoom(t *testing.T) {
 	check.Equal(t, "the second is closed", closedByServer(dial()), true)
 
 	check.Error(t, first.Close(), "")
-	_ = first.Close() // counts once
+	_ = first.Close() // counts only once
 	dial()
 	wait.Receive(t, "a connection after one was closed", accepted)
 	check.Equal(t, "it counts", fair.open, map[string]int{"127.0.0.1": 1})
 }
 
-// TestWhoIsCounted covers the addresses available to one host.
+// TestWhoIsCounted covers the addresses that one host can use.
 func TestWhoIsCounted(t *testing.T) {
 	for remote, want := range map[string]string{
 		"192.0.2.7:4711":          "192.0.2.7",

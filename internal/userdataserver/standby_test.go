@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// refusing is the client of a process other than the leader: the fence rejects its writes.
+// refusing is the client of a process that is not the leader, so the fence rejects its writes.
 type refusing struct{ client.Client }
 
 var errNotLeading = errors.New("another process leads")
@@ -26,7 +26,7 @@ func (refusing) Patch(context.Context, client.Object, client.Patch, ...client.Pa
 	return errNotLeading
 }
 
-// TestAReplicaThatDoesNotLeadAnswersVMsAndOffersNothing has the leader offer data, and a standby deliver it, once.
+// TestAReplicaThatDoesNotLeadAnswersVMsAndOffersNothing lets the leader offer data. A standby delivers this data once.
 func TestAReplicaThatDoesNotLeadAnswersVMsAndOffersNothing(t *testing.T) {
 	s := newSite(t)
 	pointer := s.offer("data")
