@@ -21,7 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// defaultGroups are those of OLVMClusters that ask for no others.
+// defaultGroups returns the groups of OLVMClusters that request no others.
 func defaultGroups() []infrav1.AffinityGroup {
 	return []infrav1.AffinityGroup{
 		{
@@ -34,7 +34,7 @@ func defaultGroups() []infrav1.AffinityGroup {
 	}
 }
 
-// hasDefaultGroups reports whether an OLVMCluster asks for the default groups.
+// hasDefaultGroups reports whether an OLVMCluster requests the default groups.
 func hasDefaultGroups(spec infrav1.OLVMClusterSpec) bool {
 	if spec.DefaultAffinityGroups == "" {
 		return spec.AffinityGroups == nil
@@ -43,8 +43,9 @@ func hasDefaultGroups(spec infrav1.OLVMClusterSpec) bool {
 	return spec.DefaultAffinityGroups == infrav1.DefaultAffinityGroupsEnabled
 }
 
-// CollectAffinityGroups are the groups that an OLVMCluster asks for: its own, the default ones unless it does without,
-// and those of its support services. of is nil for a cluster without them.
+// CollectAffinityGroups returns the groups that an OLVMCluster requests. These are its own groups, the default groups
+// unless it turns them off, and the groups of its support services. The parameter of is nil for a cluster without
+// support services.
 func CollectAffinityGroups(
 	spec infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices,
 ) []infrav1.AffinityGroup {
@@ -59,7 +60,7 @@ func CollectAffinityGroups(
 	}
 
 	if len(out) == 0 {
-		return out // none are wanted
+		return out // the cluster wants no groups
 	}
 
 	for _, service := range support.CollectServices(of) {
@@ -76,7 +77,7 @@ func CollectAffinityGroups(
 	return out
 }
 
-// GetRole is the role of a Machine; empty for what stands for one of a support service.
+// GetRole returns the role of a Machine. It is "" for the stand-in of a support service's Machine.
 func GetRole(machine *clusterv1.Machine) infrav1.MachineRole {
 	switch {
 	case support.GetServiceName(machine) != "":
@@ -88,8 +89,8 @@ func GetRole(machine *clusterv1.Machine) infrav1.MachineRole {
 	return infrav1.WorkerRole
 }
 
-// CollectGroupNames are the groups of a machine: those of its role, if it has one, that of its support service, if it
-// is of one, and those that it names.
+// CollectGroupNames returns the names of a machine's groups. These are the group of its role, the group of its support
+// service, and the groups that it names itself.
 func CollectGroupNames(
 	groups []infrav1.AffinityGroup, spec infrav1.OLVMMachineSpec, role infrav1.MachineRole, service string,
 ) ([]string, error) {
@@ -121,62 +122,62 @@ func CollectGroupNames(
 	return out, nil
 }
 
-// Member is a machine as affinity groups see it.
+// Member is a machine in the form that affinity groups need.
 type Member struct {
-	// Name of the OLVMMachine.
+	// Name is the name of the OLVMMachine.
 	Name string
-	// Groups in which it is, by name.
+	// Groups are the names of the machine's groups.
 	Groups []string
-	// ClusterID of the engine's cluster in which it is or will be.
+	// ClusterID is the ID of the engine's cluster for the VM.
 	ClusterID engine.ID
-	// HostIDs on which it may run; empty means all of the cluster.
+	// HostIDs are the hosts on which the VM may run; empty means all hosts of the cluster.
 	HostIDs []engine.ID
-	// HasVM and Created order the machines where there is no room for all.
+	// HasVM and Created determine the order of the machines if there is not enough room for all.
 	HasVM   bool
 	Created time.Time
 }
 
-// GroupKey tells the groups of one OLVMCluster apart.
+// GroupKey distinguishes the groups of one OLVMCluster.
 type GroupKey struct {
 	Name      string
 	ClusterID engine.ID
 }
 
-// String is the key as configurations and states have it.
+// String returns the key in the form used in configurations and states.
 func (k GroupKey) String() string { return k.Name + "/" + k.ClusterID.String() }
 
-// ParseGroupKey reads what String wrote.
+// ParseGroupKey parses the result of String.
 func ParseGroupKey(text string) GroupKey {
 	name, id, _ := strings.Cut(text, "/")
 	return GroupKey{Name: name, ClusterID: engine.ID(id)}
 }
 
-// Group is an affinity group as it should be now.
+// Group is the desired state of an affinity group.
 type Group struct {
 	infrav1.AffinityGroup
 	ClusterID engine.ID
-	// Off reports that the group is not asked for any more: it loses its rule. It goes with the OLVMCluster.
+	// Off reports that the cluster no longer requests the group. The group loses its rule. It is deleted together with
+	// the OLVMCluster.
 	Off bool
-	// Hard reports whether a VM that cannot keep the rule may not run.
+	// Hard reports that a VM must not run if it would violate the rule.
 	Hard bool
-	// Machines in the group, and Hosts of its cluster that are up.
+	// Machines is the number of machines in the group. Hosts is the number of running hosts in the group's cluster.
 	Machines, Hosts int
-	// Short reports that the machines are more than can be kept apart.
+	// Short reports that there are not enough hosts to keep all machines apart.
 	Short bool
-	// Waiting are the machines for which a hard group that is short has no room, by name.
+	// Waiting are the names of the machines for which a hard group without enough hosts has no room.
 	Waiting []string
 }
 
-// Key of the group.
+// Key returns the key of the group.
 func (g Group) Key() GroupKey { return GroupKey{Name: g.Name, ClusterID: g.ClusterID} }
 
-// DecideGroups decides which groups there should be, and how hard each is. existing are those that there are already:
-// they stay until the OLVMCluster goes.
+// DecideGroups determines the groups that should exist, and whether each of them is hard. The parameter existing
+// contains the groups that exist already. They stay until the OLVMCluster is deleted.
 //
-// A group that keeps machines apart has room while each of its machines can have a host of its own among those that are
-// up. Machines are counted that exist, also those that are being deleted and those that a rollout adds: a fourth
-// control plane machine on three hosts makes the group soft before its VM starts, and the group is hard again when the
-// old one is gone.
+// A group that keeps machines apart has room if each of its machines can have its own running host. All existing
+// machines count, even those in deletion and those that a rollout adds. For example, a fourth control plane machine on
+// three hosts makes the group soft before its VM starts. The group becomes hard again after the old machine is gone.
 func DecideGroups(asked []infrav1.AffinityGroup, members []Member, hosts []engine.Host, existing []GroupKey) []Group {
 	byKey := map[GroupKey][]Member{}
 	for _, key := range existing {
@@ -233,8 +234,9 @@ func DecideGroups(asked []infrav1.AffinityGroup, members []Member, hosts []engin
 	return out
 }
 
-// findWithoutRoom gives each machine a host of its own, those that have a VM first, then the older ones, and returns
-// the machines that got none. A machine that gets a host never loses it to a later one; it may be given another.
+// findWithoutRoom assigns each machine its own host: first to machines with a VM, then to older machines. It returns
+// the machines without a host. A machine with a host never loses it to a later machine, but may get another host
+// instead.
 func findWithoutRoom(members []Member, hosts []engine.ID) []string {
 	members = slices.Clone(members)
 	slices.SortFunc(members, func(a, b Member) int {
@@ -248,7 +250,7 @@ func findWithoutRoom(members []Member, hosts []engine.ID) []string {
 
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	})
-	holder := map[engine.ID]int{} // by host
+	holder := map[engine.ID]int{} // machine by host
 	var out []string
 
 	for i, m := range members {
@@ -260,7 +262,7 @@ func findWithoutRoom(members []Member, hosts []engine.ID) []string {
 	return out
 }
 
-// assignHost looks for a host for the machine, moving others to hosts that they may have too.
+// assignHost finds a host for the machine. For this, it may move other machines to other hosts that they may use.
 func assignHost(
 	members []Member, hosts []engine.ID, holder map[engine.ID]int, machine int, tried map[engine.ID]bool,
 ) bool {
@@ -279,9 +281,9 @@ func assignHost(
 	return false
 }
 
-// FormatGroupName is the name of a group in the engine, where names of groups are unique across all clusters: it
-// carries the beginning of the cluster's UUID. Namespaces and names have no underscore, so no two OLVMClusters of a
-// management cluster get the same.
+// FormatGroupName returns the name of a group in the engine. In an engine, names of groups are unique across all
+// clusters, so the name contains the beginning of the cluster's UUID. Namespaces and names contain no underscore.
+// Therefore, no two OLVMClusters of a management cluster get the same name.
 func FormatGroupName(owner ownermark.Owner, key GroupKey) string {
 	const shown = 8
 
@@ -291,12 +293,12 @@ func FormatGroupName(owner ownermark.Owner, key GroupKey) string {
 	)
 }
 
-// ParseGroupOwner reads the mark in a group's description; false where the group is not ours.
+// ParseGroupOwner parses the owner's mark in a group's description. It returns false if the group is not ours.
 func ParseGroupOwner(description string) (ownermark.Owner, bool) {
 	return ownermark.ParseOwner(ownermark.ParseSuffix(description))
 }
 
-// BuildCluster is what to render for the groups of an OLVMCluster.
+// BuildCluster returns the input for rendering the groups of an OLVMCluster.
 func BuildCluster(client *engine.Client, config engine.Config, owner ownermark.Owner, groups []Group) render.Cluster {
 	out := render.Cluster{Engine: connection.RenderEngine(client, config)}
 	for _, g := range groups {
@@ -312,9 +314,9 @@ func BuildCluster(client *engine.Client, config engine.Config, owner ownermark.O
 	return out
 }
 
-// FindGroups looks for groups that the engine has already, of those that the state does not know: what an earlier run
-// made and did not live to record. It returns what to import: the import ID by the address in the state. A group of our
-// name that is not ours is an error.
+// FindGroups finds those groups that exist in the engine but not in the state. An earlier run created them, but ended
+// before it recorded them. It returns the groups to import, as import IDs by their addresses in the state. It returns
+// an error if a group has a name of ours but is not ours.
 func FindGroups(
 	ctx context.Context, client *engine.Client, owner ownermark.Owner, groups []Group, inState []GroupKey,
 ) (map[render.Address]string, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// upHosts are hosts of cluster c that are up, and one that is not.
+// upHosts returns the given number of running hosts in the cluster c, and one more that does not run.
 func upHosts(count int) []engine.Host {
 	hosts := []engine.Host{
 		{ID: "m", Status: "maintenance", Cluster: engine.NewRef("c")},
@@ -216,7 +216,7 @@ func TestWhichGroupsThereAre(t *testing.T) {
 	}
 }
 
-// TestTheDefaultGroupsAreAskedForByAFieldOfTheirOwn has each value of it beside each list.
+// TestTheDefaultGroupsAreAskedForByAFieldOfTheirOwn covers each value of this field with each list of groups.
 func TestTheDefaultGroupsAreAskedForByAFieldOfTheirOwn(t *testing.T) {
 	own := infrav1.AffinityGroup{Name: "workers", Role: infrav1.WorkerRole, Priority: 9}
 	enabled, disabled := infrav1.DefaultAffinityGroupsEnabled, infrav1.DefaultAffinityGroupsDisabled

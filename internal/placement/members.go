@@ -1,4 +1,5 @@
-// Package placement decides where VMs are made: failure domains, hosts, and the affinity groups of a cluster.
+// Package placement determines where VMs are created: their failure domains, their hosts, and a cluster's affinity
+// groups.
 package placement
 
 import (
@@ -16,8 +17,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// ListMembers lists the machines of a cluster as affinity groups see them. A machine that cannot be placed is none:
-// its own conditions say why. incomplete reports that a machine has an owner that the cache does not have yet.
+// ListMembers returns the machines of a cluster in the form that affinity groups need. It omits a machine that cannot
+// be placed, because the machine's own conditions say why. The result incomplete reports that a machine has an owner
+// that the cache does not contain yet.
 func ListMembers(
 	ctx context.Context, reader client.Reader, session *engine.Client, cluster *infrav1.OLVMCluster, clusterName string,
 ) (members []Member, incomplete bool, err error) {
@@ -46,9 +48,9 @@ func ListMembers(
 
 		switch {
 		case m.Spec.FromInventory != nil:
-			continue // it is where its VM is
+			continue // the machine stays where its VM is
 		case owner == nil && getOwnerMachineName(m) == "":
-			continue // the Machine is not there yet; it wakes the cluster by becoming the owner
+			continue // the Machine does not exist yet; it triggers the cluster when it becomes the owner
 		case owner == nil:
 			incomplete = incomplete || m.DeletionTimestamp.IsZero()
 			continue
@@ -78,14 +80,14 @@ func ListMembers(
 	return members, incomplete, nil
 }
 
-// listOwners are the Machines of a Cluster by their names.
+// listOwners returns the Machines of a Cluster by their names.
 func listOwners(
 	ctx context.Context, reader client.Reader, cluster client.ObjectKey,
 ) (map[string]*clusterv1.Machine, error) {
 	var list clusterv1.MachineList
 	err := reader.List(ctx, &list, client.InNamespace(cluster.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: cluster.Name,
-	}, client.UnsafeDisableDeepCopy) // they are only read
+	}, client.UnsafeDisableDeepCopy) // callers only read them
 	if err != nil {
 		return nil, fmt.Errorf("failed to list the Machines of Cluster %s: %w", cluster, err)
 	}
@@ -98,7 +100,7 @@ func listOwners(
 	return out, nil
 }
 
-// getOwnerMachineName is the name of the Machine that owns the object.
+// getOwnerMachineName returns the name of the Machine that owns an OLVMMachine.
 func getOwnerMachineName(m *infrav1.OLVMMachine) string {
 	for _, ref := range m.OwnerReferences {
 		if ref.Kind == "Machine" {
@@ -109,20 +111,22 @@ func getOwnerMachineName(m *infrav1.OLVMMachine) string {
 	return ""
 }
 
-// Candidate is what decides where a machine is placed, and with which others.
+// Candidate holds everything that determines where a machine is placed, and with which others.
 type Candidate struct {
-	// Name of the OLVMMachine, and its specification.
+	// Name is the name of the OLVMMachine, and Spec is its specification.
 	Name string
 	Spec infrav1.OLVMMachineSpec
-	// Role and FailureDomain are the Machine's; the role is empty for a VM of a support service, which Service names.
+	// Role and FailureDomain come from the Machine. For a VM of a support service, Role is empty and Service is the
+	// name of the service.
 	Role          infrav1.MachineRole
 	Service       string
 	FailureDomain string
-	// SupportServices of the cluster; nil for none.
+	// SupportServices are the support services of the cluster; nil means none.
 	SupportServices *infrav1alpha1.OLVMSupportServices
 }
 
-// NewMember is a machine as affinity groups see it. The error is a *blocker.Error where it cannot be placed.
+// NewMember returns a machine in the form that affinity groups need. If the machine cannot be placed, it returns a
+// *blocker.Error.
 func NewMember(
 	ctx context.Context, session *engine.Client, cluster infrav1.OLVMClusterSpec, machine Candidate,
 ) (Member, error) {

@@ -17,22 +17,22 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// HostsAge is how old a list of hosts may be for a decision.
+// HostsAge is the maximum age of a list of hosts for a decision.
 const HostsAge = 5 * time.Second
 
-// Placement is where a VM is made.
+// Placement is the place at which a VM is created.
 type Placement struct {
 	Cluster engine.Cluster
-	// Domain is the failure domain; empty where the machine names none.
+	// Domain is the name of the failure domain, or "" if the machine has none.
 	Domain string
-	// StorageDomainName of the failure domain; empty where it names none.
+	// StorageDomainName is the storage domain of the failure domain, or "" if it has none.
 	StorageDomainName string
-	// HostIDs of the hosts on which it may run, sorted; empty means all of the cluster.
+	// HostIDs are the hosts on which the VM may run, sorted; empty means all hosts of the cluster.
 	HostIDs []engine.ID
 }
 
-// Policy is what the configuration says of it. A VM that can run on one host only is pinned, because the engine could
-// not migrate it anyway and must not try.
+// Policy returns the placement policy for the configuration. If the VM can run on only one host, the policy pins it.
+// The engine could not migrate such a VM anyway, and must not try.
 func (p Placement) Policy() *render.Placement {
 	if len(p.HostIDs) == 0 {
 		return nil
@@ -81,8 +81,8 @@ func findDomain(domains []infrav1.OLVMFailureDomain, name string) (infrav1.OLVMF
 	}
 }
 
-// ResolveLocation resolves where the VM of a machine is made: failureDomain, the Machine's, goes before what its own
-// spec says.
+// ResolveLocation determines where the VM of a machine is created. The Machine's failureDomain takes precedence over
+// the machine's own spec.
 func ResolveLocation(
 	ctx context.Context,
 	client *engine.Client,
@@ -161,7 +161,7 @@ func domainNames(domains []infrav1.OLVMFailureDomain) []string {
 	return out
 }
 
-// formatKnown says what names there are.
+// formatKnown lists the existing names for an error.
 func formatKnown(names []string) string {
 	if len(names) == 0 {
 		return "it has none"
@@ -172,7 +172,7 @@ func formatKnown(names []string) string {
 	return "it has " + strings.Join(names, ", ")
 }
 
-// checkStorage makes sure that the storage domain of a failure domain exists.
+// checkStorage returns an error if the storage domain of a failure domain does not exist.
 func checkStorage(
 	ctx context.Context, client *engine.Client, dc *engine.DataCenter, d infrav1.OLVMFailureDomain,
 ) error {
@@ -185,8 +185,8 @@ func checkStorage(
 	return blocker.WrapNotFound(err, infrav1.FailureDomainInvalidReason, domainField(d)+".storageDomainName")
 }
 
-// ApplyStorage is what a machine asks of its disks in a failure domain that has a storage domain: the machine's own
-// choice goes before.
+// ApplyStorage returns a VM whose disks are on the storage domain of its failure domain. The machine's own choice of a
+// storage domain takes precedence.
 func (p Placement) ApplyStorage(vm infrav1.VirtualMachine) infrav1.VirtualMachine {
 	if p.StorageDomainName == "" {
 		return vm
@@ -207,7 +207,8 @@ func (p Placement) ApplyStorage(vm infrav1.VirtualMachine) infrav1.VirtualMachin
 	return vm
 }
 
-// hostScope is where the hosts of a machine must be: in a cluster, or if that is nil in the data center.
+// hostScope is where the hosts of a machine must be: in the given cluster, or anywhere in the data center if the
+// cluster is nil.
 type hostScope struct {
 	dc      *engine.DataCenter
 	cluster *engine.Cluster
@@ -221,12 +222,12 @@ func (s hostScope) String() string {
 	return fmt.Sprintf("cluster %q", s.cluster.Name)
 }
 
-// listHosts are those of the scope.
+// listHosts returns the hosts in the scope.
 func (s hostScope) listHosts(ctx context.Context, client *engine.Client) ([]engine.Host, error) {
 	return client.ListHostsIn(ctx, s.dc, s.cluster, HostsAge)
 }
 
-// listDomainHosts are the hosts of a domain that exist now, at least one.
+// listDomainHosts returns those hosts of a failure domain that exist now. It returns an error if none exists.
 func listDomainHosts(
 	ctx context.Context, client *engine.Client, domain infrav1.OLVMFailureDomain, in hostScope,
 ) ([]engine.ID, error) {
@@ -267,7 +268,7 @@ func listDomainHosts(
 	return ids, nil
 }
 
-// findHostsByName are the hosts of these names that exist; at least one must.
+// findHostsByName returns the existing hosts with the given names. It returns an error if none exists.
 func findHostsByName(
 	ctx context.Context, client *engine.Client, names []string, in hostScope, field, reason string,
 ) ([]engine.ID, error) {
@@ -304,8 +305,8 @@ func findHostsByName(
 	return ids, nil
 }
 
-// checkHostsExist names the hosts that do not exist. A domain may lose hosts; what a machine names itself must be
-// there.
+// checkHostsExist returns an error with the names of missing hosts. A failure domain may lose hosts, but hosts that a
+// machine names itself must exist.
 func checkHostsExist(ctx context.Context, client *engine.Client, names []string, in hostScope) error {
 	hosts, err := in.listHosts(ctx, client)
 	if err != nil {
@@ -332,9 +333,9 @@ func checkHostsExist(ctx context.Context, client *engine.Client, names []string,
 	}
 }
 
-// CheckFailureDomains checks the domains of an OLVMCluster. It returns those that can be used, as Cluster API lists
-// them, and what is wrong with the others. An engine that does not answer is an error of its own: it says nothing about
-// domains.
+// CheckFailureDomains checks the failure domains of an OLVMCluster. It returns the usable ones in Cluster API's form,
+// and the problems of the others. If the engine does not answer, it returns an error instead, because nothing is then
+// known about the failure domains.
 func CheckFailureDomains(
 	ctx context.Context, client *engine.Client, cluster infrav1.OLVMClusterSpec,
 ) (usable []clusterv1.FailureDomain, wrong []error, err error) {

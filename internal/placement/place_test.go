@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// newEngine starts an engine, and returns a session of its administrator.
+// newEngine starts an engine and returns a session of its administrator.
 func newEngine(t *testing.T, inventory ovirtsim.Inventory) *engine.Client {
 	t.Helper()
 

@@ -1,5 +1,5 @@
-// Package redact takes secrets out of texts that are shown: of the executor, of
-// engines, in conditions, events and logs.
+// Package redact removes secrets from texts that users see: output of the executor, errors of engines, conditions,
+// events and logs.
 package redact
 
 import (
@@ -17,23 +17,24 @@ import (
 	"unicode"
 )
 
-// Mark stands where a secret was.
+// Mark replaces a secret in a text.
 const Mark = "(redacted)"
 
 const (
-	// shortest is the least length of a text that is looked for: replacing "a" would make any text unreadable and hide
-	// nothing.
+	// shortest is the minimum length of a secret that is replaced. Replacing "a" would hide nothing, and would make any
+	// text unreadable.
 	shortest = 6
-	// longWord is the least length of a word within a secret that is looked for, such as a token, a hash or a key.
+	// longWord is the minimum length of a word in a secret that is replaced by itself, such as a token, a hash or a
+	// key.
 	longWord = 16
 )
 
-// Redactor replaces secrets in texts: each whole, each line of one that has several, and each long word; as they are,
-// and as JSON, URLs, HTML, XML, base64 and hexadecimal digits have them.
+// Redactor replaces secrets in texts. It finds a whole secret, each line of a secret with several lines, and each long
+// word. It finds them as plain text, and encoded in JSON, URLs, HTML, XML, base64 and hexadecimal digits.
 type Redactor struct{ plain *strings.Replacer }
 
-// New returns a Redactor of these secrets. Names may be shown although they are words of a secret, as the name of a VM
-// is one of its user data.
+// New returns a Redactor for the given secrets. Texts may contain the names, even if these are words of a secret. For
+// example, the name of a VM is a word of its user data.
 func New(secrets []string, names ...string) *Redactor {
 	isName := func(part string) bool {
 		return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, part) })
@@ -47,7 +48,7 @@ func New(secrets []string, names ...string) *Redactor {
 			}
 		}
 
-		if !strings.Contains(secret, "\n") && len(secret) >= shortest { // with spaces it is no word, in whatever form
+		if !strings.Contains(secret, "\n") && len(secret) >= shortest { // even with spaces it is replaced
 			for _, form := range encodeForms(secret) {
 				pairs = append(pairs, form, Mark)
 			}
@@ -60,12 +61,12 @@ func New(secrets []string, names ...string) *Redactor {
 		}
 	}
 
-	pairs = append(pairs, words...) // a whole line first: the first that fits wins
+	pairs = append(pairs, words...) // whole lines come first, because the first match wins
 
 	return &Redactor{strings.NewReplacer(pairs...)}
 }
 
-// encodeForms of a text in JSON, with and without the escapes for HTML, in URLs, in HTML and in XML.
+// encodeForms returns a text in the forms of JSON (with and without escapes for HTML), URLs, HTML and XML.
 func encodeForms(text string) []string {
 	numbered := html.EscapeString(text)
 	out := []string{
@@ -93,13 +94,13 @@ func encodeForms(text string) []string {
 func isSeparator(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`,;<>(){}[]", r) }
 
 var (
-	// escaped is a word with a backslash, a percent sign or an entity in it, as in JSON, in URLs, in HTML and in XML.
+	// escaped matches a word that contains a backslash, a percent sign or an entity, as in JSON, URLs, HTML and XML.
 	escaped = regexp.MustCompile(`[^\s]*(?:\\|%[0-9A-Fa-f]{2}|&(?:[A-Za-z]+|#[0-9]+|#[xX][0-9A-Fa-f]+);)[^\s]*`)
-	// encoded may be base64, or hexadecimal digits.
+	// encoded matches a word that may be base64 or hexadecimal digits.
 	encoded = regexp.MustCompile(`[A-Za-z0-9+/_-]{8,}={0,2}`)
 )
 
-// RemoveSecrets is the text without the secrets.
+// RemoveSecrets returns the text without the secrets.
 func (r *Redactor) RemoveSecrets(text string) string {
 	text = r.plain.Replace(text)
 	text = escaped.ReplaceAllStringFunc(
@@ -111,7 +112,7 @@ func (r *Redactor) RemoveSecrets(text string) string {
 	)
 }
 
-// markIfSecret is the word, or the mark where one of its meanings has a secret.
+// markIfSecret returns the word. If one of the word's meanings contains a secret, it returns Mark instead.
 func (r *Redactor) markIfSecret(word string, meanings []string) string {
 	for _, meaning := range meanings {
 		if r.plain.Replace(meaning) != meaning {
@@ -122,7 +123,7 @@ func (r *Redactor) markIfSecret(word string, meanings []string) string {
 	return word
 }
 
-// decodeEscapes reads a word as JSON, as a part of a URL, and as HTML or XML.
+// decodeEscapes decodes a word as JSON, as a part of a URL, and as HTML or XML.
 func decodeEscapes(word string) []string {
 	var out []string
 	inner := strings.Trim(word, `",:{}[]`)
@@ -142,7 +143,7 @@ func decodeEscapes(word string) []string {
 	return append(out, html.UnescapeString(word))
 }
 
-// decodeBinary reads a word as base64 and as hexadecimal digits, which may have been cut off at either end.
+// decodeBinary decodes a word as base64 and as hexadecimal digits. The word may be cut off at both ends.
 func decodeBinary(word string) []string {
 	word = strings.TrimRight(word, "=")
 	var out []string

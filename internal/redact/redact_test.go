@@ -19,7 +19,7 @@ const (
 	userData = "#cloud-config\nruncmd:\n- kubeadm join --token abcdef.0123456789abcdef\n- short\n"
 )
 
-// TestEachFormOfASecretIsFound writes secrets as programs write them. What is left must be readable.
+// TestEachFormOfASecretIsFound writes secrets in the forms that programs use. The rest of the text must stay readable.
 func TestEachFormOfASecretIsFound(t *testing.T) {
 	quoted, err := json.Marshal(password)
 	if err != nil {
@@ -75,7 +75,7 @@ func xmlOf(text string) string {
 	return out.String()
 }
 
-// TestNamesAreNoSecrets has user data with the name of its VM, and a password that is a name too.
+// TestNamesAreNoSecrets uses user data that contains the name of its VM, and a password that is also a name.
 func TestNamesAreNoSecrets(t *testing.T) {
 	const name = "demo-control-plane-x7k2p"
 	r := redact.New([]string{"hostname: " + name + "\n" + name + "\n", "demo-control-plane"}, name)

@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/gobuild"
 )
 
-// Build downloads or builds the tools of a module that the cache lacks: those of these names, or all.
+// Build downloads or builds those tools of a module that the cache lacks. Without names, it does this for all tools.
 func (t *Toolchain) Build(ctx context.Context, module string, names ...string) error {
 	dir, err := t.Dir(module)
 	if err != nil {
@@ -51,14 +51,14 @@ func (t *Toolchain) Build(ctx context.Context, module string, names ...string) e
 	return t.copyManifests(ctx, module, dir)
 }
 
-// buildGroup are tools that one call of go build makes, which compiles what they share once and uses all processors
-// until the last of them is linked.
+// buildGroup is a group of tools that one call of go build makes. This call compiles shared packages once, and uses all
+// processors until it has linked the last tool.
 type buildGroup struct {
 	ldflags, tags string
 	tools         []tool
 }
 
-// toolNames of the tools of the group.
+// toolNames returns the names of the tools in the group.
 func (g buildGroup) toolNames() []string {
 	var out []string
 	for _, tool := range g.tools {
@@ -68,12 +68,12 @@ func (g buildGroup) toolNames() []string {
 	return out
 }
 
-// hasExecutable reports whether go build would make an executable of that name.
+// hasExecutable reports whether go build would give an executable of the group this name.
 func (g buildGroup) hasExecutable(executable string) bool {
 	return slices.ContainsFunc(g.tools, func(t tool) bool { return t.executableName() == executable })
 }
 
-// buildGroups puts tools together that are linked with the same flags and that go build gives different names.
+// buildGroups groups tools that have the same linker flags, and to which go build gives different names.
 func buildGroups(tools []tool, versions map[string]string) []buildGroup {
 	var out []buildGroup
 
@@ -94,7 +94,7 @@ func buildGroups(tools []tool, versions map[string]string) []buildGroup {
 	return out
 }
 
-// buildLDFlags are those of a tool of that version.
+// buildLDFlags returns the linker flags of a tool for the given version.
 func (t tool) buildLDFlags(version string) string {
 	if t.stamp == "" {
 		return gobuild.SmallLDFlags
@@ -106,10 +106,10 @@ func (t tool) buildLDFlags(version string) string {
 		gobuild.SmallLDFlags, t.stamp, version, parts[0], parts[1])
 }
 
-// majorVersion is the end of a package path that go build leaves out of the name of an executable.
+// majorVersion matches the end of a package path that go build omits from the name of an executable.
 var majorVersion = regexp.MustCompile(`/v[0-9]+$`)
 
-// executableName is the name that go build gives the tool.
+// executableName returns the name that go build gives the tool.
 func (t tool) executableName() string {
 	if t.pkg == "." {
 		return t.name
@@ -118,8 +118,8 @@ func (t tool) executableName() string {
 	return path.Base(majorVersion.ReplaceAllString(t.pkg, ""))
 }
 
-// buildGroup builds a group into a folder beside the tools, and renames each: an interrupted build leaves nothing that
-// looks built.
+// buildGroup builds a group into a folder next to the tools, and renames each tool. Therefore, an interrupted build
+// leaves nothing that looks complete.
 func (t *Toolchain) buildGroup(ctx context.Context, module, dir string, group buildGroup) error {
 	temporary := filepath.Join(dir, fmt.Sprintf(".build.%d", os.Getpid()))
 	if err := os.MkdirAll(temporary, 0o755); err != nil {
@@ -156,8 +156,8 @@ func (t *Toolchain) buildGroup(ctx context.Context, module, dir string, group bu
 	return nil
 }
 
-// toolsEnvironment are the settings of builds of tools. The same as those of the project's own builds share their
-// cache.
+// toolsEnvironment returns the environment for builds of tools. Its settings equal those of the project's own builds,
+// so that both share the build cache.
 func toolsEnvironment(cgo bool) []string {
 	enabled := "CGO_ENABLED=0"
 	if cgo {
@@ -167,9 +167,10 @@ func toolsEnvironment(cgo bool) []string {
 	return append(os.Environ(), enabled, "GOWORK=off", "GOFLAGS=-buildvcs=false")
 }
 
-// BuildProject builds the project's own commands into a folder. They are built in the checkout first, where go build
-// does not link again what has not changed: each suite of tests wants them in a folder of its own, as they are now.
-// Suites that run at the same time wait for one another, so that none copies a command that another one is linking.
+// BuildProject builds the project's own commands into a folder. It builds them in the checkout first, because go build
+// does not link an unchanged command there again. Each suite of tests needs the current commands in its own folder.
+// Suites that run at the same time wait for one another, so that no suite copies a command while another suite links
+// it.
 func (t *Toolchain) BuildProject(ctx context.Context, dir string, names ...string) error {
 	built := filepath.Join(t.root, "bin", ".built")
 	if err := errors.Join(os.MkdirAll(built, 0o755), os.MkdirAll(dir, 0o755)); err != nil {
@@ -193,7 +194,7 @@ func (t *Toolchain) BuildProject(ctx context.Context, dir string, names ...strin
 			return fmt.Errorf("failed to replace a command: %w", err)
 		}
 
-		if err := os.Link(filepath.Join(built, name), target); err != nil { // it is another file system
+		if err := os.Link(filepath.Join(built, name), target); err != nil { // the folder is on another file system
 			return t.buildCommands(ctx, dir, names)
 		}
 	}
@@ -201,7 +202,7 @@ func (t *Toolchain) BuildProject(ctx context.Context, dir string, names ...strin
 	return nil
 }
 
-// buildCommands builds the project's own commands right into a folder.
+// buildCommands builds the project's own commands directly into a folder.
 func (t *Toolchain) buildCommands(ctx context.Context, dir string, names []string) error {
 	var packages []string
 	for _, name := range names {
@@ -213,7 +214,7 @@ func (t *Toolchain) buildCommands(ctx context.Context, dir string, names []strin
 	return t.runGoBuild(ctx, strings.Join(names, ", "), t.root, append(os.Environ(), "CGO_ENABLED=0"), packages, flags)
 }
 
-// runGoBuild runs go build in a folder, and says how far it is.
+// runGoBuild runs go build in a folder and reports its progress.
 func (t *Toolchain) runGoBuild(ctx context.Context, what, dir string, env, packages, flags []string) error {
 	begin := time.Now()
 	t.reportProgress("building %s", what)

@@ -8,8 +8,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestToolsOfThePlaneAreBuiltInFewSteps has the tools that a demo needs in as few calls of go build as their names and
-// linker flags allow.
+// TestToolsOfThePlaneAreBuiltInFewSteps verifies that the tools of a demo need as few calls of go build as their names
+// and linker flags allow.
 func TestToolsOfThePlaneAreBuiltInFewSteps(t *testing.T) {
 	groups := buildGroups(modules["plane"], map[string]string{"k8s.io/kubernetes": "v1.36.3"})
 
@@ -21,7 +21,7 @@ func TestToolsOfThePlaneAreBuiltInFewSteps(t *testing.T) {
 	check.Equal(t, "groups", got, []string{
 		"etcd capi-core capi-bootstrap-kubeadm",
 		"kube-apiserver kube-controller-manager kubectl",
-		"capi-controlplane-kubeadm", // it would have the name of the one before
+		"capi-controlplane-kubeadm", // go build would give it the name of the previous tool
 	})
 	check.Contains(t, "the flags of kube-apiserver", groups[1].ldflags, ".gitVersion=v1.36.3 ")
 	check.Contains(t, "the flags of kube-apiserver", groups[1].ldflags, ".gitMinor=36")
@@ -34,7 +34,8 @@ func TestToolsOfThePlaneAreBuiltInFewSteps(t *testing.T) {
 	}
 }
 
-// TestEmbedded compares what programs without a checkout have with the checkout: they share the tools in the cache.
+// TestEmbedded compares the files embedded in programs with those of the checkout, because both share the tools in the
+// cache.
 func TestEmbedded(t *testing.T) {
 	checkout, err := New()
 	check.Error(t, err, "")
@@ -53,8 +54,9 @@ func TestEmbedded(t *testing.T) {
 	}
 }
 
-// TestToolsOfTestsAreBuiltOfTheVersionsOfTheProject compares the modules that several builds need. If one differs,
-// everything that depends on it is compiled again, and most of it depends on golang.org/x/net.
+// TestToolsOfTestsAreBuiltOfTheVersionsOfTheProject compares the versions of modules that several builds need. If a
+// version differs, everything that depends on the module is compiled again. For golang.org/x/net, this is nearly
+// everything.
 func TestToolsOfTestsAreBuiltOfTheVersionsOfTheProject(t *testing.T) {
 	tools, err := New()
 	if err != nil {

@@ -21,31 +21,33 @@ import (
 )
 
 const (
-	// connectTimeout is how long a publisher may take to be reached: a machine without the internet shall build soon.
+	// connectTimeout is the maximum time for connecting to a publisher. It is short, because a machine without internet
+	// access should start to build soon.
 	connectTimeout = 5 * time.Second
-	// headerTimeout is how long a publisher may take to begin its answer.
+	// headerTimeout is the maximum time until a publisher starts to answer.
 	headerTimeout = 15 * time.Second
-	// downloadTimeout is how long all downloads of a module may take. Building takes no longer on two cores.
+	// downloadTimeout is the maximum time for all downloads of a module. On two cores, building takes no longer.
 	downloadTimeout = 5 * time.Minute
-	// downloadsAtOnce is how many tools are downloaded at the same time.
+	// downloadsAtOnce is the number of simultaneous downloads.
 	downloadsAtOnce = 4
 )
 
-// publisher is where Kubernetes publishes its executables.
+// publisher is the place where Kubernetes publishes its executables.
 type publisher struct {
-	// address of the folder with a folder per version.
+	// address is the URL of a folder with a subfolder for each version.
 	address string
-	// checksums are those of the files, by the path below the address.
+	// checksums holds the checksums of the files, by their paths below the address.
 	checksums map[string]string
 	transport http.RoundTripper
 }
 
-// checksumFile has the checksums of all files that may be downloaded, as sha256sum writes them.
+// checksumFile contains the checksums of all files that may be downloaded, in the format of sha256sum.
 //
 //go:embed checksums.txt
 var checksumFile string
 
-// defaultPublisher is that of the project itself, reached as the environment says (HTTPS_PROXY).
+// defaultPublisher returns the publisher of Kubernetes itself. Connections use the proxy of the environment
+// (HTTPS_PROXY).
 func defaultPublisher() *publisher {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = (&net.Dialer{Timeout: connectTimeout}).DialContext
@@ -59,7 +61,7 @@ func defaultPublisher() *publisher {
 	}
 }
 
-// readChecksums reads checksums by file.
+// readChecksums returns the checksums in a text by the names of the files.
 func readChecksums(content string) map[string]string {
 	out := map[string]string{}
 
@@ -72,18 +74,18 @@ func readChecksums(content string) map[string]string {
 	return out
 }
 
-// buildPath is the path of a tool below the address of its publisher.
+// buildPath returns the path of a tool below the address of its publisher.
 func buildPath(t tool, version string) string {
 	return fmt.Sprintf("%s/bin/linux/%s/%s", version, runtime.GOARCH, t.name)
 }
 
-// hasChecksum reports whether a tool may be downloaded.
+// hasChecksum reports whether the checksum of a tool is known, so that it may be downloaded.
 func (p *publisher) hasChecksum(t tool, version string) bool {
 	return t.published && p.checksums[buildPath(t, version)] != ""
 }
 
-// downloadTools gets tools from their publisher, and returns those that are left to build: all whose checksum is not
-// known, and after the first failure all that were not there by then.
+// downloadTools downloads tools from their publisher, and returns the tools that remain to be built. These are all
+// tools without a known checksum. After the first failure, they also include all tools that are not downloaded yet.
 func (t *Toolchain) downloadTools(ctx context.Context, dir string, missing []tool, versions map[string]string) []tool {
 	isKnown := func(tool tool) bool { return t.publisher.hasChecksum(tool, versions[tool.module]) }
 	if !slices.ContainsFunc(missing, isKnown) {
@@ -127,7 +129,8 @@ func (t *Toolchain) downloadTools(ctx context.Context, dir string, missing []too
 	return left
 }
 
-// downloadTool writes a tool beside its place and renames it: an interrupted download leaves nothing that looks whole.
+// downloadTool writes a tool next to its final place and then renames it. Therefore, an interrupted download leaves
+// nothing that looks complete.
 func (t *Toolchain) downloadTool(ctx context.Context, dir string, tool tool, version string) error {
 	temporary := filepath.Join(dir, fmt.Sprintf(".download.%s.%d", tool.name, os.Getpid()))
 	defer os.Remove(temporary)
@@ -143,7 +146,7 @@ func (t *Toolchain) downloadTool(ctx context.Context, dir string, tool tool, ver
 	return os.Rename(temporary, filepath.Join(dir, tool.name))
 }
 
-// downloadFile gets a file whose checksum is known.
+// downloadFile downloads a file and verifies its checksum.
 func (p *publisher) downloadFile(ctx context.Context, file, target string) error {
 	body, err := p.openURL(ctx, p.address+"/"+file)
 	if err != nil {
@@ -163,7 +166,7 @@ func (p *publisher) downloadFile(ctx context.Context, file, target string) error
 	return nil
 }
 
-// openURL asks for an address. The caller closes the body.
+// openURL requests a URL and returns the body of the response. The caller must close the body.
 func (p *publisher) openURL(ctx context.Context, address string) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -183,7 +186,7 @@ func (p *publisher) openURL(ctx context.Context, address string) (io.ReadCloser,
 	return response.Body, nil
 }
 
-// writeFile writes all that a reader has.
+// writeFile writes the whole content of a reader to a file.
 func writeFile(target string, content io.Reader) error {
 	file, err := os.Create(target)
 	if err != nil {

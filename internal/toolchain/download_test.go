@@ -18,13 +18,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// planeVersions are versions of the modules of the plane for these tests.
+// planeVersions are the versions of the plane's modules in these tests.
 var planeVersions = map[string]string{
 	"k8s.io/kubernetes": "v1.36.3", "go.etcd.io/etcd/server/v3": "v3.6.16", "sigs.k8s.io/cluster-api": "v1.14.2",
 }
 
-// TestDownload gets the tools of the plane from a publisher of this process. What cannot be trusted or is not there is
-// not installed, and is left to build.
+// TestDownload downloads the tools of the plane from a publisher in this process. Tools that are missing or not
+// trustworthy are not installed, and remain to be built.
 func TestDownload(t *testing.T) {
 	published := []string{"kube-apiserver", "kube-controller-manager", "kubectl"}
 
@@ -96,7 +96,7 @@ func TestDownload(t *testing.T) {
 	}
 }
 
-// TestDownloadWithoutNetwork leaves all tools to build if the publisher cannot be reached.
+// TestDownloadWithoutNetwork verifies that all tools remain to be built if the publisher is unreachable.
 func TestDownloadWithoutNetwork(t *testing.T) {
 	var said []string
 	from := defaultPublisher()
@@ -113,8 +113,7 @@ func TestDownloadWithoutNetwork(t *testing.T) {
 	check.Equal(t, "a module without a publisher", len(tools.downloadTools(t.Context(), "", modules["dev"], nil)), 1)
 }
 
-// TestWhatIsDownloadedHasAChecksum compares checksums.txt with the versions of Kubernetes that the modules of tools
-// name.
+// TestWhatIsDownloadedHasAChecksum compares checksums.txt with the versions of Kubernetes in the tools modules.
 func TestWhatIsDownloadedHasAChecksum(t *testing.T) {
 	known, digest := readChecksums(checksumFile), regexp.MustCompile("^[0-9a-f]{64}$")
 	used := map[string]bool{}
@@ -149,7 +148,7 @@ func TestWhatIsDownloadedHasAChecksum(t *testing.T) {
 	}
 }
 
-// requiredVersion is that of a Go module in a module of tools.
+// requiredVersion returns the version of a Go module that a tools module requires.
 func requiredVersion(t *testing.T, module, path string) string {
 	t.Helper()
 	name := filepath.Join("..", "..", "hack", "tools", module, "go.mod")
@@ -169,7 +168,7 @@ func requiredVersion(t *testing.T, module, path string) string {
 	return ""
 }
 
-// TestImagesOfTheDockerfileHaveDigests reads the images on which the manager's is built.
+// TestImagesOfTheDockerfileHaveDigests reads the images from which the manager's image is built.
 func TestImagesOfTheDockerfileHaveDigests(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join("..", "..", "Dockerfile"))
 	check.Error(t, err, "")
@@ -216,7 +215,7 @@ func kubernetesFile(name string) string {
 	return "/v1.36.3/bin/linux/" + runtime.GOARCH + "/" + name
 }
 
-// publish serves files whose content is the name of the tool. The files may be changed.
+// publish serves files whose content is the name of their tool. Tests may change the files.
 func publish(t *testing.T, names []string) (*publisher, map[string]string) {
 	t.Helper()
 	files, checksums := map[string]string{}, map[string]string{}

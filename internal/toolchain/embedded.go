@@ -14,13 +14,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/config"
 )
 
-// modulesFiles are copies of files of tools modules, which make generate makes: a module cannot embed those of others.
+// modulesFiles are copies of files in the tools modules, because a Go module cannot embed files of other modules. The
+// command make generate creates the copies.
 //
 //go:embed modules
 var modulesFiles embed.FS
 
-// NewEmbedded returns the toolchain of a program without a checkout: the tools of a management plane, Cluster API
-// Provider OCI and OpenTofu, in the versions of the program. It writes what it needs of a checkout to the cache.
+// NewEmbedded returns the toolchain of a program without a checkout. It contains the tools of a management plane,
+// Cluster API Provider OCI and OpenTofu, in the versions of the program. It writes the necessary files of a checkout to
+// the cache.
 func NewEmbedded() (*Toolchain, error) {
 	files, err := embeddedModules()
 	if err != nil {
@@ -71,7 +73,7 @@ func NewEmbedded() (*Toolchain, error) {
 	return t, nil
 }
 
-// embeddedModules are the files of the tools modules, by their paths in a checkout.
+// embeddedModules returns the files of the tools modules by their paths in a checkout.
 func embeddedModules() (map[string][]byte, error) {
 	tools := filepath.Join("hack", "tools")
 	copies := map[string]string{

@@ -1,8 +1,7 @@
-// Package toolchain finds or builds what development needs beyond Go: the
-// processes of a management plane, the executor, and code generators. The
-// go.mod files below hack/tools pin all versions. What a project publishes is
-// downloaded and compared with its checksum where the network allows that; all
-// else is found on PATH or built from Go modules. It is cached outside the checkout.
+// Package toolchain finds or builds the tools that development needs in addition to Go. These are the processes of a
+// management plane, the executor, and code generators. The go.mod files below hack/tools pin all versions. If the
+// network allows it, the package downloads published executables and verifies their checksums. It finds all other tools
+// on PATH, or builds them from Go modules. The cache for the tools is outside of the checkout.
 //
 // Of the shipped binaries, only olvmctl uses it, for local management clusters: see Embedded.
 package toolchain
@@ -30,24 +29,24 @@ import (
 
 // tool is one executable of a tools module.
 type tool struct {
-	// name of the executable, and the package that it is built from.
+	// name is the name of the executable. pkg is the package from which the executable is built.
 	name, pkg string
-	// module whose version it has.
+	// module is the module whose version the tool has.
 	module string
-	// stamp is the linker variable prefix for the version, where the program insists on one.
+	// stamp is the prefix of the linker variables for the version, for programs that require a version.
 	stamp string
-	// cgo is a tool that needs a C compiler.
+	// cgo reports that the build needs a C compiler.
 	cgo bool
-	// tags of the build, separated by commas.
+	// tags are the tags of the build, separated by commas.
 	tags string
-	// published reports that Kubernetes publishes the executable. It is downloaded if checksums.txt has its checksum,
-	// and else built, as all others. The checksums of what is built are those of go.sum.
+	// published reports that Kubernetes publishes the executable. If checksums.txt contains its checksum, the
+	// executable is downloaded. Otherwise, it is built like all other tools. For builds, go.sum contains the checksums.
 	published bool
 }
 
 const kubernetesStamp = "k8s.io/component-base/version"
 
-// modules are the tools modules below hack/tools.
+// modules maps the tools modules below hack/tools to their tools.
 var modules = map[string][]tool{
 	"plane": {
 		{
@@ -57,7 +56,8 @@ var modules = map[string][]tool{
 		},
 		kubernetesTool("kube-apiserver"),
 		{
-			// What is downloaded has all controllers; what is built has those that a plane needs.
+			// The downloaded program contains all controllers. The built program contains only the controllers that a
+			// plane needs.
 			name:      "kube-controller-manager",
 			pkg:       "./kube-controller-manager",
 			module:    "k8s.io/kubernetes",
@@ -79,7 +79,7 @@ var modules = map[string][]tool{
 	"clusterctl": {
 		{name: "clusterctl", pkg: "sigs.k8s.io/cluster-api/cmd/clusterctl", module: "sigs.k8s.io/cluster-api"},
 	},
-	// The manager of the Cluster API operator.
+	// This is the manager of the Cluster API operator.
 	"operator": {
 		{
 			name:   "capi-operator",
@@ -172,7 +172,7 @@ var modules = map[string][]tool{
 	},
 	// The program in the module adds the linter of Kubernetes APIs to golangci-lint.
 	"lint": {{name: "golangci-lint", pkg: ".", module: "github.com/golangci/golangci-lint/v2"}},
-	// promtool judges alert rules; it needs no service discovery for that.
+	// promtool tests alert rules. It needs no service discovery for this.
 	"prometheus": {
 		{
 			name:   "promtool",
@@ -198,7 +198,7 @@ var modules = map[string][]tool{
 	"vuln": {{name: "govulncheck", pkg: "golang.org/x/vuln/cmd/govulncheck", module: "golang.org/x/vuln"}},
 }
 
-// kubernetesTool is an executable of a release of Kubernetes.
+// kubernetesTool returns an executable of a Kubernetes release.
 func kubernetesTool(name string) tool {
 	return tool{
 		name:      name,
@@ -209,7 +209,7 @@ func kubernetesTool(name string) tool {
 	}
 }
 
-// nodeTools are the executables of Kubernetes of a node.
+// nodeTools returns the executables of Kubernetes that a node needs.
 func nodeTools() []tool {
 	return []tool{
 		kubernetesTool("kube-apiserver"),
@@ -222,7 +222,7 @@ func nodeTools() []tool {
 	}
 }
 
-// containerdTool is an executable of containerd, without what needs C libraries.
+// containerdTool returns an executable of containerd, without the parts that need C libraries.
 func containerdTool(name string) tool {
 	return tool{
 		name:   name,
@@ -232,7 +232,8 @@ func containerdTool(name string) tool {
 	}
 }
 
-// certManagerTool is an executable of cert-manager 1.11, the last whose executables are in its own Go module.
+// certManagerTool returns an executable of cert-manager 1.11. This is the last version whose executables are in
+// cert-manager's main Go module.
 func certManagerTool(name string) tool {
 	return tool{
 		name:   name,
@@ -241,7 +242,7 @@ func certManagerTool(name string) tool {
 	}
 }
 
-// networkPlugin is a plugin of CNI: its kind is the folder that it is in.
+// networkPlugin returns a CNI plugin. Its kind is the folder that contains it.
 func networkPlugin(name, kind string) tool {
 	return tool{
 		name:   name,
@@ -250,13 +251,13 @@ func networkPlugin(name, kind string) tool {
 	}
 }
 
-// capiManager is a manager of Cluster API, and its folder there.
+// capiManager returns a manager of Cluster API, built from the given folder there.
 func capiManager(name, folder string) tool {
 	return tool{name: name, pkg: "sigs.k8s.io/cluster-api/" + folder, module: "sigs.k8s.io/cluster-api"}
 }
 
-// manifestFolders have the CRDs and webhooks of managers: folders of their Go modules, by the name of the manager, for
-// each tools module.
+// manifestFolders maps each tools module to managers, and each manager to the folders of its Go module with CRDs and
+// webhooks.
 var manifestFolders = map[string]map[string]string{
 	"plane": {
 		"capi-core":                 "core/config",
@@ -268,16 +269,16 @@ var manifestFolders = map[string]map[string]string{
 	"rke2": {"capi-bootstrap-rke2": "bootstrap/config", "capi-controlplane-rke2": "controlplane/config"},
 }
 
-// Toolchain knows where the tools of a checkout are.
+// Toolchain finds the tools of a checkout.
 type Toolchain struct {
 	root string
-	// publishers are asked for executables before anything is built.
+	// publisher is where the toolchain looks for executables before it builds anything.
 	publisher *publisher
-	// Progress is called with lines for people; nil says nothing.
+	// Progress receives progress messages for users; nil drops them.
 	Progress func(format string, args ...any)
 }
 
-// CacheDir is where everything is kept: $XDG_CACHE_HOME/capolvm.
+// CacheDir returns the folder of the cache: $XDG_CACHE_HOME/capolvm.
 func CacheDir() string {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -287,7 +288,7 @@ func CacheDir() string {
 	return filepath.Join(base, "capolvm")
 }
 
-// New returns the toolchain of the checkout that the working directory is in.
+// New returns the toolchain of the checkout that contains the working directory.
 func New() (*Toolchain, error) {
 	root, err := os.Getwd()
 	if err != nil {
@@ -310,7 +311,7 @@ func New() (*Toolchain, error) {
 	}
 }
 
-// Root of the checkout.
+// Root returns the root folder of the checkout.
 func (t *Toolchain) Root() string { return t.root }
 
 func (t *Toolchain) reportProgress(format string, args ...any) {
@@ -319,7 +320,7 @@ func (t *Toolchain) reportProgress(format string, args ...any) {
 	}
 }
 
-// runWithHeartbeat runs a step that says nothing itself, and says that it still runs.
+// runWithHeartbeat runs a step that prints nothing itself. It reports regularly that the step still runs.
 func (t *Toolchain) runWithHeartbeat(what string, step func() error) error {
 	stop := heartbeat.Start(
 		func(since time.Duration) { t.reportProgress("  %s, %.0f s so far", what, since.Seconds()) },
@@ -333,8 +334,8 @@ func (t *Toolchain) moduleDir(module string) string {
 	return filepath.Join(t.root, "hack", "tools", module)
 }
 
-// Dir of a module's tools in the cache. Its name depends on the content of go.mod and of the programs in the module, so
-// that each version has a folder of its own.
+// Dir returns the folder of a module's tools in the cache. The folder's name depends on the content of go.mod and of
+// the programs in the module, so each version has its own folder.
 func (t *Toolchain) Dir(module string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(t.moduleDir(module), "go.mod"))
 	if err != nil {
@@ -362,7 +363,7 @@ func (t *Toolchain) Dir(module string) (string, error) {
 	), nil
 }
 
-// Path of a tool that is built already, or an error that says how to build it.
+// Path returns the path of a tool. If the tool is not built yet, it returns an error that says how to build it.
 func (t *Toolchain) Path(module, name string) (string, error) {
 	dir, err := t.Dir(module)
 	if err != nil {
@@ -377,7 +378,7 @@ func (t *Toolchain) Path(module, name string) (string, error) {
 	return path, nil
 }
 
-// Version of a Go module in a tools module; empty where it has none.
+// Version returns the version of a Go module in a tools module, or "" if the tools module does not require it.
 func (t *Toolchain) Version(module, path string) string {
 	versions, _ := t.readVersions(module)
 	return versions[path]
@@ -387,7 +388,7 @@ func (t *Toolchain) readVersions(module string) (map[string]string, error) {
 	return parseRequirements(filepath.Join(t.moduleDir(module), "go.mod"))
 }
 
-// parseRequirements are the versions of the modules that a go.mod file requires, by path.
+// parseRequirements returns the versions of the modules that a go.mod file requires, by their paths.
 func parseRequirements(path string) (map[string]string, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -407,12 +408,12 @@ func parseRequirements(path string) (map[string]string, error) {
 	return versions, nil
 }
 
-// goCommand runs go inside a tools module.
+// goCommand runs go inside a tools module and returns its output.
 func (t *Toolchain) goCommand(ctx context.Context, module string, args ...string) (string, error) {
 	return runGo(ctx, t.moduleDir(module), toolsEnvironment(false), args...)
 }
 
-// runGo runs go in a folder, and returns what it prints.
+// runGo runs go in a folder and returns its output.
 func runGo(ctx context.Context, dir string, env []string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir, command.Env = dir, env
@@ -425,7 +426,7 @@ func runGo(ctx context.Context, dir string, env []string, args ...string) (strin
 	return strings.TrimSpace(string(output)), err
 }
 
-// copyManifests takes CRDs and webhooks of managers out of their modules.
+// copyManifests copies CRDs and webhooks of managers from their Go modules.
 func (t *Toolchain) copyManifests(ctx context.Context, module, dir string) error {
 	target := filepath.Join(dir, "manifests")
 	if _, err := os.Stat(target); err == nil || manifestFolders[module] == nil {
@@ -466,8 +467,8 @@ func (t *Toolchain) copyManifests(ctx context.Context, module, dir string) error
 	return nil
 }
 
-// ModuleSource is the folder with the source of a Go module that a tools module needs. It is downloaded where nothing
-// was built of it.
+// ModuleSource returns the folder with the source of a Go module that a tools module requires. If nothing was built
+// from the module yet, ModuleSource downloads it.
 func (t *Toolchain) ModuleSource(ctx context.Context, module, path string) (string, error) {
 	list := func() (string, error) { return t.goCommand(ctx, module, "list", "-m", "-f", "{{.Dir}}", path) }
 	if dir, err := list(); err != nil || dir != "" {
@@ -509,7 +510,7 @@ func copyYAML(from, to string) error {
 	return nil
 }
 
-// executorDirs are where an executor may be in the cache.
+// executorDirs returns the folders in the cache that may contain an executor.
 func (t *Toolchain) executorDirs() []string {
 	dirs := []string{filepath.Join(CacheDir(), "tools", "terraform")}
 	if dir, err := t.Dir("tofu"); err == nil {
@@ -524,7 +525,7 @@ func (t *Toolchain) FindExecutor(ctx context.Context) (terraform.Executable, err
 	return terraform.FindExecutable(ctx, t.executorDirs()...)
 }
 
-// EnsureExecutor finds an executor, else downloads Terraform, else builds OpenTofu.
+// EnsureExecutor returns an executor. If it finds none, it downloads Terraform. If this fails, it builds OpenTofu.
 func (t *Toolchain) EnsureExecutor(ctx context.Context) (terraform.Executable, error) {
 	found, err := t.FindExecutor(ctx)
 	if err == nil || os.Getenv(terraform.ExecutableEnv) != "" {
@@ -545,7 +546,7 @@ func (t *Toolchain) EnsureExecutor(ctx context.Context) (terraform.Executable, e
 	return t.FindExecutor(ctx)
 }
 
-// terraformVersion is the Terraform that is downloaded. That of the Dockerfile is the same.
+// terraformVersion is the version of the downloaded Terraform. The Dockerfile uses the same version.
 const terraformVersion = "1.11.4"
 
 func downloadTerraform(ctx context.Context, dir string) error {
@@ -553,7 +554,7 @@ func downloadTerraform(ctx context.Context, dir string) error {
 		return fmt.Errorf("failed to make the cache folder: %w", err)
 	}
 
-	// hc-install verifies the archive with HashiCorp's key, which is in the library.
+	// hc-install verifies the archive with HashiCorp's key, which this library contains.
 	release := &releases.ExactVersion{
 		Product:    product.Terraform,
 		Version:    version.Must(version.NewVersion(terraformVersion)),

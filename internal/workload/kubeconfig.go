@@ -1,8 +1,7 @@
-// Package workload guards the way from the manager to workload clusters. It
-// decides which kubeconfigs the manager uses, and hands them on in a form that
-// has nothing else in it.
+// Package workload protects the manager's access to workload clusters. It determines which kubeconfigs the manager
+// uses, and passes on only the necessary parts of them.
 //
-// The connections themselves are those of Cluster API's cluster cache.
+// Cluster API's cluster cache makes the connections.
 package workload
 
 import (
@@ -23,22 +22,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// RefusedError says why a kubeconfig is not used. It has nothing of the kubeconfig's credentials in it.
+// RefusedError is the error for a kubeconfig that the manager does not use. It contains no credentials of the
+// kubeconfig.
 type RefusedError struct {
-	// Field of the kubeconfig, such as "users[].user.tokenFile".
+	// Field is the refused field of the kubeconfig, such as "users[].user.tokenFile".
 	Field string
-	// Problem and remedy.
+	// Problem describes the problem and its remedy.
 	Problem string
 }
 
 func (e *RefusedError) Error() string { return e.Field + ": " + e.Problem }
 
-// SanitizeKubeconfig returns the current context of a kubeconfig, as a kubeconfig with its cluster, its user and
-// nothing else.
+// SanitizeKubeconfig returns a kubeconfig that contains only the current context, with its cluster and its user.
 //
-// Users who may write Secrets in a namespace may write this one, and the client library does what a kubeconfig says: it
-// opens files of the manager, runs programs, and sends what it finds to any server. So a kubeconfig that names files,
-// programs or proxies is a RefusedError, and so is a server that is not the endpoint of the Cluster.
+// Every user who may write Secrets in a namespace may write this Secret. The client library does everything that a
+// kubeconfig says: it opens files of the manager, runs programs, and sends their content to any server. Therefore,
+// SanitizeKubeconfig returns a RefusedError for a kubeconfig with files, programs or proxies. It also does so if the
+// server is not the endpoint of the Cluster.
 func SanitizeKubeconfig(raw []byte, endpoint clusterv1.APIEndpoint) ([]byte, error) {
 	config, err := clientcmd.Load(raw)
 	if err != nil {
@@ -89,7 +89,7 @@ func SanitizeKubeconfig(raw []byte, endpoint clusterv1.APIEndpoint) ([]byte, err
 	})
 }
 
-// checkCluster refuses servers that are not the endpoint, and what leads elsewhere.
+// checkCluster returns an error for a server that is not the endpoint, and for settings that lead to another server.
 func checkCluster(cluster *clientcmdapi.Cluster, endpoint clusterv1.APIEndpoint) error {
 	switch {
 	case cluster.CertificateAuthority != "":
@@ -131,7 +131,7 @@ func checkCluster(cluster *clientcmdapi.Cluster, endpoint clusterv1.APIEndpoint)
 	return nil
 }
 
-// isSameHost compares names, and addresses in any spelling.
+// isSameHost compares two host names, or two addresses in any spelling.
 func isSameHost(a, b string) bool {
 	first, err := netip.ParseAddr(a)
 	second, err2 := netip.ParseAddr(b)
@@ -142,7 +142,7 @@ func isSameHost(a, b string) bool {
 	return strings.EqualFold(a, b)
 }
 
-// checkUser refuses credentials that are not in the kubeconfig itself.
+// checkUser returns an error for credentials that are not in the kubeconfig itself.
 func checkUser(user *clientcmdapi.AuthInfo) error {
 	switch {
 	case user.TokenFile != "":
@@ -181,23 +181,23 @@ func endpointURL(endpoint clusterv1.APIEndpoint) string {
 	return "https://" + net.JoinHostPort(endpoint.Host, strconv.Itoa(int(endpoint.Port)))
 }
 
-// KubeconfigSecret names the Secret with the kubeconfig of a Cluster.
+// KubeconfigSecret returns the key of the Secret with the kubeconfig of a Cluster.
 func KubeconfigSecret(cluster client.ObjectKey) client.ObjectKey {
 	return client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)}
 }
 
-// Secrets reads the kubeconfig Secrets of Clusters for the cluster cache, each as Kubeconfig makes it. It reads nothing
-// else.
+// Secrets reads the kubeconfig Secrets of Clusters for the cluster cache, and sanitizes each kubeconfig with
+// SanitizeKubeconfig. It reads no other objects.
 type Secrets struct {
-	// Reader of Secrets.
+	// Reader reads Secrets.
 	Reader client.Reader
-	// Clusters says what the endpoints are.
+	// Clusters reads the endpoints of Clusters.
 	Clusters client.Reader
 }
 
 var _ client.Reader = Secrets{}
 
-// Get reads one kubeconfig Secret.
+// Get reads the kubeconfig Secret of a Cluster.
 func (s Secrets) Get(
 	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
 ) error {
@@ -231,7 +231,7 @@ func (s Secrets) Get(
 	return nil
 }
 
-// List lists nothing: the cluster cache has no need of it.
+// List returns nothing, because the cluster cache does not need it.
 func (s Secrets) List(context.Context, client.ObjectList, ...client.ListOption) error {
 	return errors.New("kubeconfigs of clusters are not listed")
 }

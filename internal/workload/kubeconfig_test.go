@@ -21,7 +21,7 @@ import (
 
 var endpoint = clusterv1.APIEndpoint{Host: "10.0.0.5", Port: 6443}
 
-// config is a kubeconfig as the kubeadm control plane makes it, with a change.
+// config returns a kubeconfig in the form of the kubeadm control plane, after a change.
 func config(t *testing.T, change func(*clientcmdapi.Config, *clientcmdapi.Cluster, *clientcmdapi.AuthInfo)) []byte {
 	t.Helper()
 	cluster := &clientcmdapi.Cluster{Server: "https://10.0.0.5:6443", CertificateAuthorityData: []byte("ca")}
@@ -109,7 +109,7 @@ func TestKubeconfigsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestAKubeconfigHasNothingElse keeps the current context, and drops the rest, which nobody has looked at.
+// TestAKubeconfigHasNothingElse verifies that the current context stays, and that the unchecked rest is dropped.
 func TestAKubeconfigHasNothingElse(t *testing.T) {
 	raw := config(t, func(all *clientcmdapi.Config, _ *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) {
 		user.Token = "t"
