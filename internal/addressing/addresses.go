@@ -38,7 +38,7 @@ func ParseRecorded(m *infrav1.OLVMMachine) (Addresses, error) {
 
 	for _, addresses := range out {
 		for i, address := range addresses {
-			addresses[i] = address.Unmap() // ::ffff:10.0.0.1 is the same address as 10.0.0.1
+			addresses[i] = address.Unmap() // ::ffff:10.0.0.1 and 10.0.0.1 are the same address
 
 			if address.Zone() != "" { // a zone may contain any text, and addresses go into files of guests
 				return nil, newUnusableError("metadata.annotations["+infrav1.AddressesAnnotation+"]",
@@ -187,12 +187,13 @@ func (h Held) AddMachine(spec infrav1.OLVMMachineSpec, recorded Addresses, holde
 
 		left -= len(list)
 		for _, address := range list {
-			h.AddAddress(networks[name], address, holder) // on all networks if the interface no longer exists
+			h.AddAddress(networks[name], address, holder) // on all networks if the interface is gone
 		}
 	}
 }
 
-// AddRunning adds the recorded addresses of a machine with their networks, and the known addresses of its VM.
+// AddRunning adds the recorded addresses of a machine with their networks, and the addresses that its VM is known to
+// use.
 func (h Held) AddRunning(m *infrav1.OLVMMachine, holder string) {
 	recorded, err := ParseRecorded(m)
 	if err != nil {
@@ -208,7 +209,7 @@ func (h Held) AddRunning(m *infrav1.OLVMMachine, holder string) {
 	known := slices.Concat(slices.Collect(maps.Values(recorded))...)
 	_, ips := CollectNamesAndAddresses(m)
 
-	for _, ip := range ips { // even if the record has changed
+	for _, ip := range ips { // also count if the record has changed
 		if address, ok := netip.AddrFromSlice(ip); ok && !slices.Contains(known, address.Unmap()) {
 			h.AddAddress("", address.Unmap(), holder)
 		}
@@ -351,7 +352,7 @@ func (a Allocation) Allocate(held Held) (Addresses, error) {
 	return out, nil
 }
 
-// thisMachine is the holder of newly allocated addresses.
+// thisMachine is the holder of addresses that are being allocated.
 const thisMachine = "this machine"
 
 // addClaimed adds the addresses from IPAM providers. It fails if another object holds one of them, or if the guest

@@ -405,7 +405,7 @@ func (a *Allocator) addProvisioned(ctx context.Context, out Held, self seeker, w
 	return nil
 }
 
-// claimName returns the name of the IPAddressClaim of a network interface for one of its pools.
+// claimName returns the name of the IPAddressClaim of a network interface for one of the interface's pools.
 func claimName(machine *infrav1.OLVMMachine, nic, pool int) string {
 	return fmt.Sprintf("%s-%d-%d", machine.Name, nic, pool)
 }
@@ -462,7 +462,7 @@ func (a *Allocator) claimAddress(
 		}
 
 		claim = newClaim(machine, name, pool)
-		if err = a.Client.Create(ctx, claim); apierrors.IsAlreadyExists(err) { // the cache is behind
+		if err = a.Client.Create(ctx, claim); apierrors.IsAlreadyExists(err) { // the cache is outdated
 			err = a.Reader.Get(ctx, client.ObjectKeyFromObject(claim), claim)
 		}
 	}
@@ -499,7 +499,7 @@ func newClaim(machine *infrav1.OLVMMachine, name string, pool ipamv1.IPPoolRefer
 		Spec: ipamv1.IPAddressClaimSpec{ClusterName: cluster, PoolRef: pool},
 	}
 	if filter, ok := machine.Labels[clusterv1.WatchLabel]; ok {
-		claim.Labels[clusterv1.WatchLabel] = filter // the IPAM provider may also be limited to objects with this label
+		claim.Labels[clusterv1.WatchLabel] = filter // the IPAM provider may also handle only objects with this label
 	}
 
 	return claim
@@ -566,7 +566,7 @@ func (a *Allocator) readClaimedAddress(
 	key := client.ObjectKey{Namespace: claim.Namespace, Name: claim.Status.AddressRef.Name}
 	err := a.Client.Get(ctx, key, given)
 	if apierrors.IsNotFound(err) {
-		err = a.Reader.Get(ctx, key, given) // the cache may be behind
+		err = a.Reader.Get(ctx, key, given) // the cache may be outdated
 	}
 
 	if apierrors.IsNotFound(err) {
@@ -617,14 +617,14 @@ func (a *Allocator) AbandonClaims(ctx context.Context, machine client.ObjectKey)
 	})
 }
 
-// forEachClaim calls do for each claim of a machine with this name.
+// forEachClaim calls do for each claim of the machine with this name.
 func (a *Allocator) forEachClaim(
 	ctx context.Context, reader client.Reader, machine client.ObjectKey, do func(*ipamv1.IPAddressClaim) error,
 ) error {
 	var claims ipamv1.IPAddressClaimList
 	err := reader.List(ctx, &claims, client.InNamespace(machine.Namespace))
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return nil // there can be no claims
+		return nil // without these types, no claims can exist
 	} else if err != nil {
 		return fmt.Errorf("failed to list the IPAddressClaims of OLVMMachine %s: %w", machine, err)
 	}

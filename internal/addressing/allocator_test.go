@@ -143,7 +143,7 @@ func (b *addressBook) writer(m *infrav1.OLVMMachine) func(context.Context) error
 
 func (b *addressBook) learn(context.Context) (Addresses, error) { return b.learned, nil }
 
-// allocated expects a successful allocation.
+// allocated expects that an allocation succeeds, and returns the addresses.
 func (b *addressBook) allocated(m *infrav1.OLVMMachine) map[string][]string {
 	b.t.Helper()
 	given, err := b.allocate(m)
@@ -855,7 +855,7 @@ func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
 			t.Error(message)
 		}
 
-		b.allocated(b.machine("two", "a", infrav1.GuestNetwork{IPProfileName: "shared"}, nil)) // others go on
+		b.allocated(b.machine("two", "a", infrav1.GuestNetwork{IPProfileName: "shared"}, nil)) // others get one
 	})
 	t.Run("a claim that a backup brought back without its owner", func(t *testing.T) {
 		b := newAddressBook(t)

@@ -165,7 +165,7 @@ func TestWhatOthersHold(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newAddressBook(t)
-			always := b.beside("self") // the endpoints of the address book
+			always := b.beside("self") // endpoints of the address book, which always count
 
 			for _, object := range test.objects {
 				object = object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // it is a copy
@@ -197,7 +197,7 @@ func TestAMachineMayHaveWhatItHas(t *testing.T) {
 		len(held.HoldersOn("vlan")), 0)
 }
 
-// TestAListThatFailsGivesNoAddresses has an API server that refuses one kind of list or read.
+// TestAListThatFailsGivesNoAddresses uses an API server that refuses one kind of list or read.
 func TestAListThatFailsGivesNoAddresses(t *testing.T) {
 	for kind, problem := range map[string]string{
 		"*v1.OLVMClusterList":           "failed to list OLVMClusters",

@@ -178,7 +178,7 @@ func (n NIC) checkInterfaceType(first bool) error {
 		n.InterfaceType, strings.Join(interfaceTypes, ", "), where)
 }
 
-// newUnusableError returns the error for an unusable network configuration.
+// newUnusableError returns the error for a network configuration that cannot be used.
 func newUnusableError(field, format string, args ...any) error {
 	return blocker.New(infrav1.AddressRangeInvalidReason, field, format, args...)
 }
@@ -315,7 +315,7 @@ func (g *GuestNIC) addGateways(addressing infrav1.Addressing, source string) err
 	return nil
 }
 
-// newRangeError returns the error for unusable ranges, with its field.
+// newRangeError returns the error for ranges that cannot be used, with their field.
 func newRangeError(err error, source string) error {
 	var field *ipam.FieldError
 	if errors.As(err, &field) {

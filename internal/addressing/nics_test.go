@@ -167,7 +167,7 @@ func TestAnotherInterfaceHasNoDefaultRoute(t *testing.T) {
 	}
 }
 
-// TestTheGatewayOfAClaimedAddress has an address from an IPAM provider, with the gateway of its pool.
+// TestTheGatewayOfAClaimedAddress covers an address from an IPAM provider with the gateway of its pool.
 func TestTheGatewayOfAClaimedAddress(t *testing.T) {
 	gateways := infrav1.Addressing{Gateway: "10.0.0.254", IPv6: &infrav1.IPv6Network{Gateway: "fd00::254"}}
 

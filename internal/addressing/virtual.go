@@ -32,7 +32,7 @@ type VirtualAddress struct {
 // Taken is a virtual address that another object holds.
 type Taken struct {
 	VirtualAddress
-	// Holder describes the other object for readers of a namespace.
+	// Holder describes this object for users who may read the namespace.
 	Holder string
 }
 
@@ -90,7 +90,7 @@ func (a *Allocator) CheckSupportAddresses(
 	return taken, nil
 }
 
-// recordAdmitted records whether an object's current virtual addresses were free. The caller holds mu.
+// recordAdmitted records whether an object's current virtual addresses were free. The caller must hold mu.
 func (a *Allocator) recordAdmitted(object client.Object, free bool) {
 	if !free {
 		delete(a.admitted, object.GetUID())
@@ -131,7 +131,7 @@ type ServicesOf func(*infrav1.OLVMCluster) *infrav1alpha1.OLVMSupportServices
 // Services maps Clusters to their OLVMSupportServices. Both have the same name.
 type Services map[client.ObjectKey]*infrav1alpha1.OLVMSupportServices
 
-// GetServices returns the support services of a cluster by its label, or nil.
+// GetServices returns the support services of the cluster in an OLVMCluster's label, or nil.
 func (s Services) GetServices(c *infrav1.OLVMCluster) *infrav1alpha1.OLVMSupportServices {
 	return s[GetClusterKey(c)]
 }
@@ -213,7 +213,7 @@ func (a *Allocator) collectHeldBeside(
 	return held, networks[GetClusterKey(c)], a.addProvisioned(ctx, held, seeks, where)
 }
 
-// pruneAdmitted forgets deleted objects. The caller holds mu.
+// pruneAdmitted forgets deleted objects. The caller must hold mu.
 func (a *Allocator) pruneAdmitted(clusters []infrav1.OLVMCluster, services Services) {
 	there := map[types.UID]bool{}
 	for i := range clusters {
@@ -294,7 +294,7 @@ func isExternal(spec infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServi
 // without a network name counts as "", which means any network.
 func (a *Allocator) listNetworks(ctx context.Context) (map[client.ObjectKey][]string, error) {
 	var templates infrav1.OLVMMachineTemplateList
-	if err := a.listReader().List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil { // they are only read
+	if err := a.listReader().List(ctx, &templates, client.UnsafeDisableDeepCopy); err != nil { // callers only read them
 		return nil, fmt.Errorf("failed to list OLVMMachineTemplates: %w", err)
 	}
 

@@ -18,11 +18,11 @@ import (
 
 const (
 	installationOne = "5ea7cafe-0000-4000-8000-000000000001"
-	// wantedAddress is the virtual address of the new cluster in the tests.
+	// wantedAddress is the virtual address that the new cluster wants in the tests.
 	wantedAddress = "10.0.0.77"
 )
 
-// newCluster returns a cluster already connected to engine one.
+// newCluster returns a cluster that is already connected to engine one.
 func newCluster(namespace, name string, changes ...func(*infrav1.OLVMCluster)) *infrav1.OLVMCluster {
 	out := &infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, UID: types.UID(namespace + name),
@@ -53,7 +53,7 @@ func templateOf(cluster *infrav1.OLVMCluster, network string) *infrav1.OLVMMachi
 	return out
 }
 
-// TestAVirtualAddressThatAnotherHasIsRefused has a new cluster, and other holders on its engine.
+// TestAVirtualAddressThatAnotherHasIsRefused covers a new cluster, and objects on its engine that have its address.
 func TestAVirtualAddressThatAnotherHasIsRefused(t *testing.T) {
 	provisioned := func(c *infrav1.OLVMCluster) { c.Status.Initialization.Provisioned = ptr.To(true) }
 	endpoint := func(host string, port int32) func(*infrav1.OLVMCluster) {

@@ -1,4 +1,5 @@
-// Package blocker has the error of a blocked object: a condition reason, the field, and the remedy.
+// Package blocker provides the error of a blocked object. It contains a reason for a condition, the field, and the
+// remedy.
 package blocker
 
 import (
@@ -11,15 +12,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Error is the reason why something cannot go on.
+// Error explains why an operation on an object cannot continue.
 type Error struct {
-	// Reason of the condition.
+	// Reason is the reason of the condition.
 	Reason string
-	// Field to correct, or "" if something else has to happen first.
+	// Field is the field to correct, or "" if something else must happen first.
 	Field string
 	// Message describes the problem and the remedy.
 	Message string
-	// RetryAfter is the time until the next look. Zero means waiting for a change of an object.
+	// RetryAfter is the time until the next try. Zero means that the object waits for a change.
 	RetryAfter time.Duration
 }
 
@@ -31,7 +32,7 @@ func (e *Error) Error() string {
 	return e.Field + ": " + e.Message
 }
 
-// NewDeletionError returns the error of an object not yet allowed to go. The message names the remedy.
+// NewDeletionError returns the error of an object that must not be deleted yet. The message contains the remedy.
 func NewDeletionError(retryAfter time.Duration, format string, args ...any) *Error {
 	return &Error{
 		Reason:     infrav1.DeletionBlockedReason,
@@ -40,13 +41,13 @@ func NewDeletionError(retryAfter time.Duration, format string, args ...any) *Err
 	}
 }
 
-// New returns the error of a field.
+// New returns an error about a field.
 func New(reason, field, format string, args ...any) error {
 	return &Error{Reason: reason, Field: field, Message: fmt.Sprintf(format, args...)}
 }
 
-// CheckTexts returns an error for the first text of a spec XML cannot carry to the engine. within is the path of the
-// spec, such as "spec". Every text in a spec may reach the engine, at the latest in user data.
+// CheckTexts returns an error for the first text in a spec that XML cannot carry to the engine. The parameter within is
+// the path of the spec, such as "spec". Every text in a spec may reach the engine, at the latest as part of user data.
 func CheckTexts(reason, within string, spec any) error {
 	var problem *engine.TextError
 	if err := engine.CheckTexts("json", spec); !errors.As(err, &problem) {
@@ -61,7 +62,8 @@ func CheckTexts(reason, within string, spec any) error {
 	return New(reason, within+separator+problem.Path, "%v", problem.Problem)
 }
 
-// WrapNotFound turns an unknown name, or a storage domain unavailable for disks, into an error of its field.
+// WrapNotFound turns two errors into errors about a field: an unknown name, and a storage domain that is unavailable
+// for disks.
 func WrapNotFound(err error, reason, field string) error {
 	var (
 		unknown  *engine.NameError
@@ -86,9 +88,9 @@ func WrapNotFound(err error, reason, field string) error {
 	}
 }
 
-// mendedByPeople are the reasons of permanent problems: somebody must change an object or the engine. Problems able to
-// vanish are not among them. Examples are an unreachable engine, an engine rejecting passwords while its directory is
-// unreachable, exhausted addresses, and a failed run.
+// mendedByPeople are the reasons of permanent problems, for which a user must change an object or the engine. They do
+// not include problems that can disappear by themselves. Examples of these are an unreachable engine, an engine that
+// rejects passwords while its directory is unreachable, exhausted addresses, and a failed run.
 var mendedByPeople = map[string]bool{
 	infrav1.AddressRangeInvalidReason:         true,
 	infrav1.AffinityGroupConflictReason:       true,
@@ -133,5 +135,5 @@ var mendedByPeople = map[string]bool{
 	infrav1.VirtualRouterIDInUseReason:        true,
 }
 
-// IsStuckUntilFixed reports whether a problem with this reason stays until somebody changes an object or the engine.
+// IsStuckUntilFixed reports whether a problem with this reason stays until a user changes an object or the engine.
 func IsStuckUntilFixed(reason string) bool { return mendedByPeople[reason] }

@@ -9,9 +9,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Places tell users the places to correct the connection to an engine. An empty place is that of OLVMClusters.
+// Places tell users where to correct the connection to an engine. An empty place means the place for OLVMClusters.
 type Places struct {
-	// Credentials are the user name and the password, CA the certificate, and URL the address of the engine.
+	// Credentials is the place of the user name and the password, CA of the certificate, and URL of the engine's
+	// address.
 	Credentials, CA, URL string
 }
 
@@ -22,7 +23,7 @@ var OfManifests = Places{
 	URL:         "spec.olvmOvirtAPIServer.serverURL",
 }
 
-// ExplainEngineError returns the condition reason and message of a failed call to the engine.
+// ExplainEngineError returns the reason and the message of a condition for a failed call to the engine.
 func ExplainEngineError(err error) (reason, message string) {
 	var field *Error
 	if errors.As(err, &field) {
@@ -32,7 +33,7 @@ func ExplainEngineError(err error) (reason, message string) {
 	return OfManifests.explainReason(err)
 }
 
-// explainReason returns the reason why an engine cannot be used, and the remedy in the message.
+// explainReason returns the reason why an engine is unusable. The message contains the remedy.
 func (p Places) explainReason(err error) (reason, message string) {
 	var (
 		auth *engine.AuthError
@@ -42,7 +43,7 @@ func (p Places) explainReason(err error) (reason, message string) {
 	credentials := cmp.Or(p.Credentials, OfManifests.Credentials)
 
 	switch {
-	case engine.IsCancelled(err): // the request to the engine was cut short
+	case engine.IsCancelled(err): // the manager or the user cancelled the request to the engine
 		return infrav1.WaitingForEngineReason, err.Error()
 	case errors.As(err, &auth) && auth.IsClosed():
 		return infrav1.AuthenticationFailedReason, fmt.Sprintf("%v; its password may be right: have the user unlocked "+
@@ -71,7 +72,7 @@ func (p Places) explainReason(err error) (reason, message string) {
 		cmp.Or(p.URL, OfManifests.URL))
 }
 
-// certificateRemedy returns the remedy for a rejected certificate of an engine.
+// certificateRemedy returns the remedy if an engine's certificate was rejected.
 func (p Places) certificateRemedy(problem engine.CertificateProblem) string {
 	const renew = "on the engine's host, have engine-setup renew it"
 	ca, server := cmp.Or(p.CA, OfManifests.CA), cmp.Or(p.URL, OfManifests.URL)
@@ -90,7 +91,7 @@ func (p Places) certificateRemedy(problem engine.CertificateProblem) string {
 	}
 }
 
-// IsEngineError reports whether an engine is unusable: it does not answer, or rejects its user.
+// IsEngineError reports whether an engine is unusable because it does not answer or rejects its user.
 func IsEngineError(err error) bool {
 	var (
 		auth        *engine.AuthError
@@ -102,8 +103,8 @@ func IsEngineError(err error) bool {
 		engine.IsNotAnAdministrator(err)
 }
 
-// AddRemedy adds the remedy to a connection error, for a command with these places to correct it. Errors from the
-// engine itself need none, and explained errors already have one.
+// AddRemedy adds the remedy to a connection error. It is for a command whose users correct the connection at these
+// places. Errors from the engine itself need no remedy, and explained errors already contain one.
 func AddRemedy(err error, at Places) error {
 	var done *explained
 	if !IsEngineError(err) || errors.As(err, &done) {
@@ -115,7 +116,7 @@ func AddRemedy(err error, at Places) error {
 	return &explained{message, err}
 }
 
-// explained is an error with its remedy.
+// explained is an error that contains its remedy.
 type explained struct {
 	message string
 	err     error

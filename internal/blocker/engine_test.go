@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestRemediesNameWhereTheUserLooks has the errors of unusable engines, for authors of OLVMClusters and of cluster
+// TestRemediesNameWhereTheUserLooks covers the errors of unusable engines, for authors of OLVMClusters and of cluster
 // files.
 func TestRemediesNameWhereTheUserLooks(t *testing.T) {
 	file := Places{Credentials: "OLVM_USERNAME and OLVM_PASSWORD", CA: "cluster.yaml: serverCAPath", URL: "cluster.yaml: serverURL"}

@@ -56,7 +56,7 @@ func newAuthority(t *testing.T, valid period) *authority {
 	return a
 }
 
-// sign returns a certificate of the authority. The first one is its own.
+// sign returns a certificate signed by the authority. The first certificate is the authority's own.
 func (a *authority) sign(
 	t *testing.T, valid period, template x509.Certificate, key *ecdsa.PrivateKey,
 ) *x509.Certificate {
@@ -84,7 +84,7 @@ func (a *authority) pem() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
 
-// server returns a server certificate for 127.0.0.1, unless change overrides it.
+// server returns a server certificate for 127.0.0.1, unless change replaces this address.
 func (a *authority) server(t *testing.T, valid period, change func(*x509.Certificate)) tls.Certificate {
 	t.Helper()
 
@@ -103,7 +103,7 @@ func (a *authority) server(t *testing.T, valid period, change func(*x509.Certifi
 	return tls.Certificate{Certificate: [][]byte{a.sign(t, valid, template, key).Raw}, PrivateKey: key}
 }
 
-// serve answers over TLS with this certificate, and returns the address.
+// serve answers over TLS with the given certificate, and returns the URL.
 func serve(t *testing.T, shown tls.Certificate, answer http.HandlerFunc) string {
 	t.Helper()
 
@@ -143,12 +143,12 @@ func listen(t *testing.T, do func(net.Conn)) string {
 	return "https://" + listener.Addr().String()
 }
 
-// refusedConnection is a connection to an unusable engine, and the expected message.
+// refusedConnection is a connection to an unusable engine, with the expected message.
 type refusedConnection struct {
 	url          string
 	ca           []byte
 	reason, want string
-	// remedy must be in the message, and not must be absent.
+	// The message must contain remedy, and must not contain not.
 	remedy, not string
 }
 
@@ -158,7 +158,7 @@ const (
 	clocks = "correct the clocks"
 )
 
-// refusedCertificates returns connections failing because of the certificate.
+// refusedCertificates returns connections that fail because of the certificate.
 func refusedCertificates(t *testing.T) map[string]refusedConnection {
 	t.Helper()
 
@@ -208,7 +208,7 @@ func refusedCertificates(t *testing.T) map[string]refusedConnection {
 	}
 }
 
-// refusedAnswers returns connections failing because of the answer, or without one.
+// refusedAnswers returns connections that fail because of the answer, or because there is none.
 func refusedAnswers(t *testing.T) map[string]refusedConnection {
 	t.Helper()
 
@@ -251,7 +251,7 @@ func refusedAnswers(t *testing.T) map[string]refusedConnection {
 	}
 }
 
-// serveRaw answers over TLS with varying data other than HTTP.
+// serveRaw answers over TLS with varying data that is not HTTP.
 func serveRaw(t *testing.T, by *authority) string {
 	t.Helper()
 
@@ -266,7 +266,7 @@ func serveRaw(t *testing.T, by *authority) string {
 }
 
 // TestWhatIsWrongWithAnEngineIsToldTheSameEachTime connects twice, at different times and from different ports. It
-// expects the same message both times, with the remedy for this problem and not another's.
+// expects the same message both times, with the remedy for this problem instead of another one.
 func TestWhatIsWrongWithAnEngineIsToldTheSameEachTime(t *testing.T) {
 	for _, connections := range []map[string]refusedConnection{refusedCertificates(t), refusedAnswers(t)} {
 		for name, c := range connections {
@@ -288,7 +288,7 @@ func TestWhatIsWrongWithAnEngineIsToldTheSameEachTime(t *testing.T) {
 	}
 }
 
-// askOnce asks an engine with a new client, and returns the text for the condition.
+// askOnce calls an engine with a new client, and returns the reason and the message for the condition.
 func askOnce(t *testing.T, c refusedConnection) (reason, message string) {
 	t.Helper()
 

@@ -41,7 +41,7 @@ func TestNoFieldOfASpecTakesWhatXMLCannotCarry(t *testing.T) {
 	}
 }
 
-// walk calls visit with each text below a value, and its field's name. It creates missing parts.
+// walk calls visit with each text below a value and the name of its field. It creates missing parts.
 func walk(value reflect.Value, field string, visit func(reflect.Value, string)) {
 	switch value.Kind() {
 	case reflect.String:

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Version returns the version of the kernel's Landlock. It returns 0 if there is none, or if a filter of system calls
-// denies it.
+// Version returns the version of the kernel's Landlock. It returns 0 if the kernel has no Landlock, or if a filter of
+// system calls denies it.
 func Version() int {
 	version, err := landlock.LandlockGetABIVersion()
 	if err != nil {
@@ -24,14 +24,15 @@ func Version() int {
 	return version
 }
 
-// Start calls start on a permanently restricted thread. Processes created by start inherit the restriction. Other
-// threads are not affected, and the thread ends afterwards. If the restriction fails, Start does not call start.
+// Start calls start on a thread with permanent restrictions. Processes that start creates inherit these restrictions.
+// Other threads are not affected. The restricted thread ends afterwards. If the restriction fails, Start does not call
+// start.
 func Start(rules Rules, start func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked, so no other goroutine gets this thread
 		defer func() {
-			if problem := recover(); problem != nil { // a recover in the caller does not cover this goroutine
+			if problem := recover(); problem != nil { // a recover in the caller does not protect this goroutine
 				done <- fmt.Errorf("starting the process panicked: %v\n%s", problem, debug.Stack())
 			}
 		}()
@@ -46,7 +47,7 @@ func Start(rules Rules, start func() error) error {
 	return <-done
 }
 
-// These are rights to files.
+// These constants are rights to files.
 const (
 	mayRead = landlock.AccessFSReadFile | landlock.AccessFSReadDir
 	mayRun  = landlock.AccessFSExecute | mayRead
@@ -55,12 +56,12 @@ const (
 	mayServe = mayWork | landlock.AccessFSMakeSock
 	mayUse   = landlock.AccessFSReadFile | landlock.AccessFSWriteFile
 
-	// ofFiles are the possible rights of a rule for a file, as opposed to a folder.
+	// ofFiles are the rights that a rule for a file can grant, in contrast to a rule for a folder.
 	ofFiles = landlock.AccessFSExecute | landlock.AccessFSReadFile | landlock.AccessFSWriteFile |
 		landlock.AccessFSTruncate
 )
 
-// handledRights returns the rights a kernel with this version of Landlock can deny.
+// handledRights returns the rights that a kernel with the given version of Landlock can deny.
 func handledRights(version int, signals bool) landlock.RulesetAttr {
 	attr := landlock.RulesetAttr{HandledAccessFS: landlock.AccessFSMakeSym<<1 - 1}
 	if version >= 2 {
@@ -102,7 +103,8 @@ func restrictThread(version int, rules Rules) error {
 	for _, some := range []struct {
 		paths  []string
 		rights uint64
-		// optional ignores paths this process cannot open. They are not allowed, and no error.
+		// optional reports that paths are skipped if this process cannot open them. Access to them is then not allowed,
+		// without an error.
 		optional bool
 	}{
 		{rules.Run, mayRun, false},
@@ -142,7 +144,7 @@ func restrictThread(version int, rules Rules) error {
 	return nil
 }
 
-// allowPath grants rights to a path and everything below it.
+// allowPath grants the rights to a path and to everything below it.
 func allowPath(ruleset int, path string, rights uint64) error {
 	resolved, err := filepath.EvalSymlinks(path)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhatAKernelCanDeny has the first version of Landlock to deny each right, because a kernel rejects rules with
-// unknown rights.
+// TestWhatAKernelCanDeny covers the first version of Landlock that can deny each right, because a kernel rejects rules
+// with unknown rights.
 func TestWhatAKernelCanDeny(t *testing.T) {
 	for version := 1; version <= 7; version++ {
 		attr := handledRights(version, false)

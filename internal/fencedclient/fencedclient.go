@@ -1,4 +1,4 @@
-// Package fencedclient has a client of the Kubernetes API that asks before each write.
+// Package fencedclient provides a client of the Kubernetes API that checks a fence before each write.
 package fencedclient
 
 import (
@@ -8,8 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Client asks before each write: a process that was halted for longer than its lease must not write over what its
-// successor has written. All controllers have this client, and moves of olvmctl, so that none can forget to ask.
+// Client checks its fence before each write. A process that was halted for longer than its lease must not overwrite the
+// changes of its successor. All controllers use this client, and so do moves of olvmctl. Therefore, no write can miss
+// the check.
 type Client struct {
 	client.Client
 
@@ -17,7 +18,7 @@ type Client struct {
 	MayAct func(context.Context) error
 }
 
-// Create asks, and creates.
+// Create checks the fence, and creates the object.
 func (c *Client) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
 	if err := c.MayAct(ctx); err != nil {
 		return err
@@ -26,7 +27,7 @@ func (c *Client) Create(ctx context.Context, object client.Object, options ...cl
 	return c.Client.Create(ctx, object, options...)
 }
 
-// Update asks, and updates.
+// Update checks the fence, and updates the object.
 func (c *Client) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
 	if err := c.MayAct(ctx); err != nil {
 		return err
@@ -35,7 +36,7 @@ func (c *Client) Update(ctx context.Context, object client.Object, options ...cl
 	return c.Client.Update(ctx, object, options...)
 }
 
-// Patch asks, and patches.
+// Patch checks the fence, and patches the object.
 func (c *Client) Patch(
 	ctx context.Context, object client.Object, patch client.Patch, options ...client.PatchOption,
 ) error {
@@ -46,7 +47,7 @@ func (c *Client) Patch(
 	return c.Client.Patch(ctx, object, patch, options...)
 }
 
-// Apply asks, and applies.
+// Apply checks the fence, and applies the object.
 func (c *Client) Apply(
 	ctx context.Context, object runtime.ApplyConfiguration, options ...client.ApplyOption,
 ) error {
@@ -57,7 +58,7 @@ func (c *Client) Apply(
 	return c.Client.Apply(ctx, object, options...)
 }
 
-// Delete asks, and deletes.
+// Delete checks the fence, and deletes the object.
 func (c *Client) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
 	if err := c.MayAct(ctx); err != nil {
 		return err
@@ -66,7 +67,7 @@ func (c *Client) Delete(ctx context.Context, object client.Object, options ...cl
 	return c.Client.Delete(ctx, object, options...)
 }
 
-// DeleteAllOf asks, and deletes.
+// DeleteAllOf checks the fence, and deletes the objects.
 func (c *Client) DeleteAllOf(
 	ctx context.Context, object client.Object, options ...client.DeleteAllOfOption,
 ) error {
@@ -77,22 +78,22 @@ func (c *Client) DeleteAllOf(
 	return c.Client.DeleteAllOf(ctx, object, options...)
 }
 
-// Status returns a writer of statuses that asks.
+// Status returns a writer of statuses that checks the fence.
 func (c *Client) Status() client.SubResourceWriter { return c.SubResource("status") }
 
-// SubResource returns a client of a part of objects that asks.
+// SubResource returns a client of a subresource that checks the fence.
 func (c *Client) SubResource(part string) client.SubResourceClient {
 	return &fencedPart{SubResourceClient: c.Client.SubResource(part), mayAct: c.MayAct}
 }
 
-// fencedPart is a Client for a part of objects.
+// fencedPart is a fenced client of a subresource.
 type fencedPart struct {
 	client.SubResourceClient
 
 	mayAct func(context.Context) error
 }
 
-// Create asks the fence, and creates.
+// Create checks the fence, and creates the subresource.
 func (c *fencedPart) Create(
 	ctx context.Context, object, part client.Object, options ...client.SubResourceCreateOption,
 ) error {
@@ -103,7 +104,7 @@ func (c *fencedPart) Create(
 	return c.SubResourceClient.Create(ctx, object, part, options...)
 }
 
-// Update asks the fence, and updates.
+// Update checks the fence, and updates the subresource.
 func (c *fencedPart) Update(
 	ctx context.Context, object client.Object, options ...client.SubResourceUpdateOption,
 ) error {
@@ -114,7 +115,7 @@ func (c *fencedPart) Update(
 	return c.SubResourceClient.Update(ctx, object, options...)
 }
 
-// Patch asks the fence, and patches.
+// Patch checks the fence, and patches the subresource.
 func (c *fencedPart) Patch(
 	ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption,
 ) error {
@@ -125,7 +126,7 @@ func (c *fencedPart) Patch(
 	return c.SubResourceClient.Patch(ctx, object, patch, options...)
 }
 
-// Apply asks the fence, and applies.
+// Apply checks the fence, and applies the subresource.
 func (c *fencedPart) Apply(
 	ctx context.Context, object runtime.ApplyConfiguration, options ...client.SubResourceApplyOption,
 ) error {

@@ -46,7 +46,7 @@ func TestAFileIsSharedByMany(t *testing.T) {
 	check.Error(t, Exclusive(files[0]), "")
 }
 
-// TestALockOfARemovedFileIsNone has a lock on a file removed by its holder. Another file has the name by now.
+// TestALockOfARemovedFileIsNone covers a lock on a file that its holder has removed. Another file has its name now.
 func TestALockOfARemovedFileIsNone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "one")
 	file, err := os.Create(path)
@@ -62,7 +62,7 @@ func TestALockOfARemovedFileIsNone(t *testing.T) {
 	check.Equal(t, "whether it is at its name", isAt(file, path), false)
 }
 
-// TestAFileSystemWithoutLocksIsTold has the errors of file systems without locks, such as some of NFS.
+// TestAFileSystemWithoutLocksIsTold covers the errors of file systems without locks, such as some NFS file systems.
 func TestAFileSystemWithoutLocksIsTold(t *testing.T) {
 	for _, cannot := range []error{syscall.ENOLCK, syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EINVAL, syscall.EIO} {
 		t.Cleanup(FailForTest(cannot))
@@ -80,7 +80,7 @@ func TestAFileSystemWithoutLocksIsTold(t *testing.T) {
 	}
 }
 
-// TestAFailureLeavesTheFileThatAnotherProcessHasLocked has a file system that fails for a moment.
+// TestAFailureLeavesTheFileThatAnotherProcessHasLocked uses a file system that fails for a moment.
 func TestAFailureLeavesTheFileThatAnotherProcessHasLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "one")
 	release, err := TakeFile(path)
@@ -98,7 +98,7 @@ func TestAFailureLeavesTheFileThatAnotherProcessHasLocked(t *testing.T) {
 	}
 }
 
-// TestAReleaseLeavesTheLockOfAnother has somebody remove the file, and another process lock a new one.
+// TestAReleaseLeavesTheLockOfAnother removes the file, and lets another process lock a new file of the same name.
 func TestAReleaseLeavesTheLockOfAnother(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "one")
 	first, err := TakeFile(path)

@@ -26,5 +26,5 @@ func lock(file *os.File, alone bool) error {
 		return ErrHeld
 	}
 
-	return err // some file systems cannot
+	return err // some file systems do not support this
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestALockGoesOnAfterASignal has a signal come while the kernel locks.
+// TestALockGoesOnAfterASignal sends a signal while the kernel locks a file.
 func TestALockGoesOnAfterASignal(t *testing.T) {
 	before, calls := flock, 0
 	flock = func(file, how int) error {

@@ -1,6 +1,6 @@
-// Package gobuild runs go build and says how far it is.
+// Package gobuild runs go build and reports its progress.
 //
-// Programs that are compiled before all others use it, so it imports little of the standard library and nothing else.
+// Programs that are compiled before all others use it. Therefore, it imports only a little of the standard library.
 package gobuild
 
 import (
@@ -16,32 +16,34 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/heartbeat"
 )
 
-// SmallLDFlags leave out what only debuggers need, and linking takes a third less processor time. Stack traces still
-// have line numbers.
+// SmallLDFlags omit data that only debuggers need. Linking then takes a third less CPU time. Stack traces still have
+// line numbers.
 const SmallLDFlags = "-s -w"
 
-// Build is a call of go build.
+// Build is one call of go build.
 type Build struct {
-	// What is built, for people.
+	// What names the result of the build for users.
 	What string
-	// Dir and Env of the go command; an empty Env is that of this process.
+	// Dir and Env are the folder and the environment of the go command. An empty Env means the environment of this
+	// process.
 	Dir string
 	Env []string
-	// Flags such as -o, and the packages to build.
+	// Flags are flags such as -o, and Packages are the packages to build.
 	Flags, Packages []string
-	// Say is called with lines for people, by one goroutine at a time.
+	// Say receives progress messages for users, from one goroutine at a time.
 	Say func(format string, args ...any)
 }
 
 const (
-	// etaStep is what times that are left are rounded to.
+	// etaStep is the step to which remaining times are rounded.
 	etaStep = 15 * time.Second
-	// etaShare is the share of all packages, as one of so many, that tells something about the rest: most of the rest
-	// may be in the cache.
+	// etaShare is a divisor. Only after one such part of all packages is compiled does the build estimate the remaining
+	// time, because most of the rest may be in the cache.
 	etaShare = 10
 )
 
-// Run runs the build. While it runs, it says how many modules were downloaded and how many packages were compiled.
+// Run runs the build. While the build runs, Run reports how many modules were downloaded and how many packages were
+// compiled.
 func (b Build) Run(ctx context.Context) error {
 	arguments := append(append([]string{"build", "-v"}, b.Flags...), b.Packages...)
 	command := exec.CommandContext(ctx, "go", arguments...)
@@ -70,7 +72,7 @@ func (b Build) Run(ctx context.Context) error {
 	return nil
 }
 
-// countPackages is how many packages the build has at most; 0 if that cannot be found out.
+// countPackages returns the maximum number of packages in the build, or 0 if this is unknown.
 func (b Build) countPackages(ctx context.Context) int {
 	command := exec.CommandContext(ctx, "go", append([]string{"list", "-deps"}, b.Packages...)...)
 	command.Dir, command.Env = b.Dir, b.Env
@@ -83,25 +85,25 @@ func (b Build) countPackages(ctx context.Context) int {
 	return strings.Count(string(output), "\n")
 }
 
-// progress is how far a build is.
+// progress is the progress of a build.
 type progress struct {
-	// begin is when the first package was compiled; until then, when the build began.
+	// begin is the time at which the first package was compiled. Until then, it is the time at which the build began.
 	begin time.Time
-	// count asks how many packages there are at most, which takes seconds.
+	// count returns the maximum number of packages. This takes seconds.
 	count func() int
 
-	// mu guards what follows.
+	// mu guards the following fields.
 	mu sync.Mutex
-	// modules were downloaded, and packages compiled.
+	// modules is the number of downloaded modules, and packages is the number of compiled packages.
 	modules, packages int
-	// total is the most packages that there are; 0 as long as that is not known.
+	// total is the maximum number of packages; 0 means that it is not known yet.
 	total int
 	asked bool
-	// shown is how many packages there were when a line said so last.
+	// shown is the number of packages in the last line of progress.
 	shown int
 }
 
-// readOutput reads what go build says, and returns all that is not about progress.
+// readOutput reads the output of go build, and returns everything in it that is not progress.
 func (p *progress) readOutput(stderr io.Reader) (problems string) {
 	var other strings.Builder
 
@@ -117,7 +119,7 @@ func (p *progress) readOutput(stderr io.Reader) (problems string) {
 	return other.String()
 }
 
-// readLine takes a line, and reports whether it is about progress.
+// readLine processes a line of output, and reports whether the line is progress.
 func (p *progress) readLine(line string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,19 +140,20 @@ func (p *progress) readLine(line string) bool {
 	return true
 }
 
-// isPackage reports whether a line is the path of a package, which go build -v prints when it compiles one.
+// isPackage reports whether a line is the path of a package. The command go build -v prints this path when it compiles
+// the package.
 func isPackage(line string) bool {
 	return line != "" && !strings.ContainsAny(line, " \t:#")
 }
 
-// formatLine says how far the build is. Packages that are in the cache are not compiled, so their number is the most
-// that there are.
+// formatLine describes the progress of the build. Packages in the cache are not compiled, so the number of all packages
+// is only a maximum.
 func (p *progress) formatLine(since time.Duration) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
 	if p.packages > 0 && !p.asked {
-		p.asked = true // go list needs the modules, which are all there now
+		p.asked = true // go list needs the modules, which are all downloaded now
 
 		go p.fetchTotal()
 	}

@@ -15,12 +15,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestABuildSaysHowFarItIs reads what go build -v prints, a line every four seconds: modules, packages, an error.
+// TestABuildSaysHowFarItIs reads output in the form of go build -v, with a line every four seconds: modules, packages,
+// and an error.
 func TestABuildSaysHowFarItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, in := io.Pipe()
 		go func() {
-			time.Sleep(11 * time.Second) // it reads go.mod
+			time.Sleep(11 * time.Second) // meanwhile, go build reads go.mod
 
 			for _, line := range []string{
 				"go: downloading k8s.io/api v0.36.3", "go: downloading gopkg.in/yaml.v3 v3.0.1",
@@ -32,7 +33,7 @@ func TestABuildSaysHowFarItIs(t *testing.T) {
 				_, _ = io.WriteString(in, line+"\n")
 			}
 
-			time.Sleep(15 * time.Second) // the linker says nothing
+			time.Sleep(15 * time.Second) // the linker prints nothing
 			_ = in.Close()
 		}()
 
@@ -57,7 +58,7 @@ func TestABuildSaysHowFarItIs(t *testing.T) {
 	})
 }
 
-// TestRun builds a module of its own.
+// TestRun builds its own small module.
 func TestRun(t *testing.T) {
 	for name, test := range map[string]struct {
 		source, problem string
@@ -93,7 +94,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestItsDependencies keeps what is compiled in silence, before anything can be said, small.
+// TestItsDependencies limits the dependencies, because they are compiled before any progress can be shown.
 func TestItsDependencies(t *testing.T) {
 	command := exec.Command("go", "list", "-deps", "../../hack/build")
 	output, err := command.Output()

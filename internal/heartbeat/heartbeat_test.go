@@ -23,7 +23,7 @@ func TestBeats(t *testing.T) {
 				stop := Start(func(since time.Duration) { got = append(got, since) })
 				time.Sleep(test.step)
 				stop()
-				time.Sleep(time.Minute) // none comes after the end
+				time.Sleep(time.Minute) // no beat comes after the end
 
 				if !slices.Equal(got, test.want) {
 					t.Errorf("beats at %v, want %v", got, test.want)

@@ -1,4 +1,4 @@
-// Package holder decides which Cluster holds an OLVMCluster named by several Clusters.
+// Package holder determines which of several Clusters holds an OLVMCluster that all of them name.
 package holder
 
 import (
@@ -17,17 +17,17 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// Claims are the Clusters with an OLVMCluster in spec.infrastructureRef.
+// Claims are the Clusters that name an OLVMCluster in spec.infrastructureRef.
 type Claims struct {
 	olvmCluster string
-	// Holder is the Cluster holding it, or nil if no Cluster owns or names it.
+	// Holder is the Cluster that holds the OLVMCluster, or nil if no Cluster owns or names it.
 	Holder *clusterv1.Cluster
-	// Others are the other Clusters naming it, the oldest first. They must not be changed.
+	// Others are the other Clusters that name the OLVMCluster, the oldest first. Callers must not change them.
 	Others []*clusterv1.Cluster
 }
 
-// FindClaims finds the Clusters naming an OLVMCluster. The holder is the first owner if it still names the OLVMCluster,
-// and otherwise the oldest Cluster naming it.
+// FindClaims finds the Clusters that name an OLVMCluster. The holder is the first owner if it still names the
+// OLVMCluster. Otherwise, it is the oldest Cluster that names it.
 func FindClaims(ctx context.Context, reader client.Reader, c *infrav1.OLVMCluster) (Claims, error) {
 	var list clusterv1.ClusterList
 	if err := reader.List(ctx, &list, client.InNamespace(c.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -82,7 +82,7 @@ func firstOwner(c *infrav1.OLVMCluster) *metav1.OwnerReference {
 	return &c.OwnerReferences[at]
 }
 
-// isNaming reports whether a Cluster of the namespace names an OLVMCluster.
+// isNaming reports whether a Cluster in the same namespace names an OLVMCluster.
 func isNaming(cluster *clusterv1.Cluster, c *infrav1.OLVMCluster) bool {
 	return HasOLVMCluster(cluster) && cluster.Spec.InfrastructureRef.Name == c.Name
 }
@@ -94,20 +94,20 @@ func HasOLVMCluster(cluster *clusterv1.Cluster) bool {
 	return ref.Kind == "OLVMCluster" && ref.APIGroup == infrav1.GroupVersion.Group
 }
 
-// IsExcluded reports whether a Cluster names an OLVMCluster held by another Cluster.
+// IsExcluded reports whether a Cluster names an OLVMCluster that another Cluster holds.
 func (c Claims) IsExcluded(cluster *clusterv1.Cluster) bool {
 	return slices.Contains(c.OtherNames(), cluster.Name)
 }
 
 // IsShared reports whether several Clusters name the OLVMCluster and one of them is not being deleted. If so, the
-// OLVMCluster must stay.
+// OLVMCluster must not be deleted.
 func (c Claims) IsShared() bool {
 	stays := func(cluster *clusterv1.Cluster) bool { return cluster.DeletionTimestamp.IsZero() }
 
 	return len(c.Others) > 0 && (stays(c.Holder) || slices.ContainsFunc(c.Others, stays))
 }
 
-// OtherNames returns the names of the other Clusters naming the OLVMCluster.
+// OtherNames returns the names of the other Clusters.
 func (c Claims) OtherNames() []string {
 	out := make([]string, 0, len(c.Others))
 	for _, other := range c.Others {
@@ -117,8 +117,8 @@ func (c Claims) OtherNames() []string {
 	return out
 }
 
-// ToError names the holder, the other Clusters, and the remedy. To keep another Cluster, create it again, because
-// Cluster API has given it the endpoint of the OLVMCluster.
+// ToError returns an error with the holder, the other Clusters, and the remedy. To keep another Cluster, users must
+// create it again, because Cluster API has given it the endpoint of the OLVMCluster.
 func (c Claims) ToError() *blocker.Error {
 	clusters, verb, it, whose := "Cluster "+c.OtherNames()[0], "names", "it", "its"
 	if len(c.Others) > 1 {

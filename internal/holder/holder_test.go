@@ -16,7 +16,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// cluster returns a Cluster of this age in minutes, with an OLVMCluster.
+// cluster returns a Cluster with an OLVMCluster and the given age in minutes.
 func cluster(name string, minutes int, names string) *clusterv1.Cluster {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(-time.Duration(minutes) * time.Minute)
 

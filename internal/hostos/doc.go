@@ -1,3 +1,3 @@
-// Package hostos has what operating systems do differently. Programs that need what Windows lacks run only on Linux
-// and macOS.
+// Package hostos hides differences between operating systems. Programs that need features missing on Windows run only
+// on Linux and macOS.
 package hostos

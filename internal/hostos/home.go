@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 )
 
-// ExpandHome is a path that users write, with their home folder in the place of ~. Windows knows two separators.
+// ExpandHome returns a user's path with the home folder in place of ~. On Windows, it accepts both path separators.
 func ExpandHome(path string) string {
 	if len(path) < 2 || path[0] != '~' || !os.IsPathSeparator(path[1]) {
 		return path

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OwnGroup has a child process be in a process group of its own, which Ctrl-C at the terminal does not reach.
+// OwnGroup puts a child process into its own process group, so Ctrl-C at the terminal does not reach the child.
 func OwnGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// OwnSession has a child process outlive this one and its terminal.
+// OwnSession lets a child process outlive this process and its terminal.
 func OwnSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 // EndProcess asks a process to end.
@@ -24,16 +24,16 @@ func EndProcess(pid int) error { return syscall.Kill(pid, syscall.SIGTERM) }
 // KillProcess ends a process at once.
 func KillProcess(pid int) error { return syscall.Kill(pid, syscall.SIGKILL) }
 
-// KeepFilesPrivate has all files that this process makes be for its user alone.
+// KeepFilesPrivate makes all files that this process creates accessible only to its user.
 func KeepFilesPrivate() { syscall.Umask(0o077) }
 
-// IsOwn reports whether a file is this user's.
+// IsOwn reports whether a file belongs to this user.
 func IsOwn(info fs.FileInfo) bool {
 	owner, known := info.Sys().(*syscall.Stat_t)
 	return known && int(owner.Uid) == os.Getuid()
 }
 
-// FreeBytes are those that this user may write to the disk of a folder.
+// FreeBytes returns the number of bytes that this user may write to the disk of a folder.
 func FreeBytes(dir string) (uint64, error) {
 	var disk unix.Statfs_t
 	if err := unix.Statfs(dir, &disk); err != nil {
@@ -43,10 +43,10 @@ func FreeBytes(dir string) (uint64, error) {
 	return disk.Bavail * uint64(disk.Bsize), nil
 }
 
-// IsDiskFull reports whether an error says that the disk, or the share of this user, is full.
+// IsDiskFull reports whether an error means that the disk, or this user's share of it, is full.
 func IsDiskFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }
 
-// SocketPair returns two sockets that are connected. No child inherits them by itself.
+// SocketPair returns two connected sockets. Child processes inherit them only if this is requested.
 func SocketPair() (one, other *os.File, err error) {
 	syscall.ForkLock.RLock()
 

@@ -1,5 +1,5 @@
-// Package ipam chooses static addresses from ranges. It is set arithmetic:
-// who holds which address is the caller's to know.
+// Package ipam chooses static addresses from ranges. It only calculates with sets of addresses. The caller knows who
+// holds which address.
 package ipam
 
 import (
@@ -18,38 +18,39 @@ var ErrExhausted = errors.New("every address is in use")
 
 // Address is an address as a guest configures it.
 type Address struct {
-	// Prefix is the address itself with the length of its subnet's prefix.
+	// Prefix is the address, with the length of its subnet's prefix.
 	Prefix netip.Prefix
-	// Gateway is the default route; not valid where there is none.
+	// Gateway is the default route. It is invalid if there is none.
 	Gateway netip.Addr
 }
 
-// Addr is the address alone.
+// Addr returns the address without the length of the prefix.
 func (a Address) Addr() netip.Addr { return a.Prefix.Addr() }
 
 // Is4 reports whether it is an IPv4 address.
 func (a Address) Is4() bool { return a.Addr().Is4() }
 
-// Pool is the addresses of one family that machines may take.
+// Pool is a set of addresses of one family that machines may have.
 type Pool struct {
-	// Gateway that goes with the addresses, never given to a machine; not valid where there is none.
+	// Gateway is the gateway for these addresses. No machine gets the gateway's address. It is invalid if there is
+	// none.
 	Gateway netip.Addr
 
-	bits      int // of the subnet's prefix
+	bits      int // length of the subnet's prefix
 	addresses *netipx.IPSet
 }
 
-// FieldError names the field that cannot be used, and the remedy.
+// FieldError is the error for a field with an unusable value. It contains the remedy.
 type FieldError struct {
-	// Field relative to the network: ipv4.subnet, ipv6.ipAddresses[2], gateway.
+	// Field is the path of the field relative to the network: ipv4.subnet, ipv6.ipAddresses[2], gateway.
 	Field string
-	// Problem and remedy.
+	// Problem describes the problem and the remedy.
 	Problem string
 }
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 
-// family is what IPv4 and IPv6 differ in.
+// family contains the differences between IPv4 and IPv6.
 type family struct {
 	name, field, gateway, example string
 	is                            func(netip.Addr) bool
@@ -63,8 +64,9 @@ var (
 	}}
 )
 
-// NewIPv4 reads subnet, gateway (empty means the first address of the subnet) and ranges: single addresses, inclusive
-// ranges a-b, and CIDR blocks, which mean the addresses from the written one to the end of the block.
+// NewIPv4 parses a subnet, a gateway and ranges. An empty gateway means the first address of the subnet. A range is a
+// single address, an inclusive range a-b, or a CIDR block. A block means the addresses from the written one to the end
+// of the block.
 func NewIPv4(subnet, gateway string, ranges []string) (*Pool, error) {
 	prefix, err := v4.parseSubnet(subnet)
 	if err != nil {
@@ -90,8 +92,8 @@ func NewIPv4(subnet, gateway string, ranges []string) (*Pool, error) {
 	return pool, nil
 }
 
-// NewIPv6 reads ranges as NewIPv4 does. An empty subnet means that every address is in a /64 of its own; an empty
-// gateway, that there is none: routers announce themselves. A gateway may be link-local.
+// NewIPv6 parses ranges like NewIPv4. An empty subnet means that each address is in its own /64. An empty gateway means
+// that there is none, because routers announce themselves. A gateway may be link-local.
 func NewIPv6(subnet, gateway string, ranges []string) (*Pool, error) {
 	pool := &Pool{bits: 64}
 	var prefix netip.Prefix
@@ -134,7 +136,7 @@ func (f family) parseSubnet(text string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// FindCommon is the first address that two pools share, if there is one.
+// FindCommon returns the first address that both pools contain, and whether there is one.
 func (p *Pool) FindCommon(other *Pool) (netip.Addr, bool) {
 	var builder netipx.IPSetBuilder
 	builder.AddSet(p.addresses)
@@ -148,7 +150,7 @@ func (p *Pool) FindCommon(other *Pool) (netip.Addr, bool) {
 	return both.Ranges()[0].From(), true
 }
 
-// addRanges collects the addresses of the ranges, without those that no machine can have.
+// addRanges collects the addresses in the ranges, without those that no machine can have.
 func (p *Pool) addRanges(f family, subnet netip.Prefix, ranges []string) error {
 	var builder netipx.IPSetBuilder
 	var anycast []netip.Addr
@@ -165,7 +167,7 @@ func (p *Pool) addRanges(f family, subnet netip.Prefix, ranges []string) error {
 		}
 
 		builder.AddRange(r)
-		if !subnet.IsValid() { // the address of all routers of the /64s that the range begins and ends in
+		if !subnet.IsValid() { // the anycast addresses of the routers in the first and last /64 of the range
 			anycast = append(anycast, netip.PrefixFrom(r.From(), p.bits).Masked().Addr(),
 				netip.PrefixFrom(r.To(), p.bits).Masked().Addr())
 		}
@@ -183,7 +185,7 @@ func (p *Pool) addRanges(f family, subnet netip.Prefix, ranges []string) error {
 		whole := netipx.RangeOfPrefix(subnet)
 		builder.Remove(whole.From()) // the network itself, or the anycast address of its routers
 		if subnet.Addr().Is4() {
-			builder.Remove(whole.To()) // broadcast
+			builder.Remove(whole.To()) // the broadcast address
 		}
 	}
 
@@ -202,7 +204,7 @@ func (p *Pool) addRanges(f family, subnet netip.Prefix, ranges []string) error {
 	return nil
 }
 
-// ParseRange reads one of the ranges that NewIPv4 and NewIPv6 take, of either family.
+// ParseRange parses one range in the form of NewIPv4 and NewIPv6. It accepts both families.
 func ParseRange(text string) (netipx.IPRange, error) {
 	if strings.Contains(text, ":") {
 		return v6.parseRange(text)
@@ -244,19 +246,19 @@ func (f family) parseRange(text string) (netipx.IPRange, error) {
 	return netipx.IPRangeFrom(address, address), nil
 }
 
-// Contains reports whether machines may take the address.
+// Contains reports whether machines may have the address.
 func (p *Pool) Contains(address netip.Addr) bool { return p.addresses.Contains(address) }
 
 // Is4 reports whether the addresses are IPv4.
 func (p *Pool) Is4() bool { return p.addresses.Ranges()[0].From().Is4() }
 
-// ToAddress is one of the pool as a guest configures it.
+// ToAddress returns an address of the pool in the form in which a guest configures it.
 func (p *Pool) ToAddress(address netip.Addr) Address {
 	return Address{Prefix: netip.PrefixFrom(address, p.bits), Gateway: p.Gateway}
 }
 
-// LowestFree returns the lowest address that is not in use, or ErrExhausted. The lowest, so that the same question has
-// the same answer after a restart.
+// LowestFree returns the lowest address that is not in use, or ErrExhausted. It returns the lowest address so that the
+// same call has the same result after a restart.
 func (p *Pool) LowestFree(inUse []netip.Addr) (netip.Addr, error) {
 	free, err := p.freeRanges(inUse)
 	if err != nil {
@@ -276,7 +278,7 @@ func (p *Pool) HighestFree(inUse []netip.Addr) (netip.Addr, error) {
 	return free[len(free)-1].To(), nil
 }
 
-// freeRanges are the ranges of addresses that are not in use, in their order; ErrExhausted where there is none.
+// freeRanges returns the ranges of addresses that are not in use, in order. It returns ErrExhausted if there is none.
 func (p *Pool) freeRanges(inUse []netip.Addr) ([]netipx.IPRange, error) {
 	var builder netipx.IPSetBuilder
 	builder.AddSet(p.addresses)
@@ -298,7 +300,7 @@ func (p *Pool) freeRanges(inUse []netip.Addr) ([]netipx.IPRange, error) {
 	return ranges, nil
 }
 
-// Size counts the addresses of the pool; IPv6 ranges have more than an int64 holds.
+// Size returns the number of addresses in the pool. For IPv6, this can exceed an int64.
 func (p *Pool) Size() *big.Int {
 	size := new(big.Int)
 	for _, r := range p.addresses.Ranges() {
@@ -309,7 +311,7 @@ func (p *Pool) Size() *big.Int {
 	return size
 }
 
-// ParseAll reads addresses and leaves out what is none.
+// ParseAll parses addresses, and omits invalid texts.
 func ParseAll(texts []string) []netip.Addr {
 	var out []netip.Addr
 

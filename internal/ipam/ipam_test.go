@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// newPool makes a pool of the family of its ranges.
+// newPool returns a pool of the same address family as its ranges.
 func newPool(subnet, gateway string, ranges []string) (*Pool, error) {
 	if strings.Contains(strings.Join(ranges, ""), ":") {
 		return NewIPv6(subnet, gateway, ranges)

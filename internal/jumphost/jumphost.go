@@ -1,6 +1,6 @@
-// Package jumphost does what the command host of a jump host asks for: it lists the machines of the cluster, reboots
-// them and opens their consoles, as an engine's user whom the OLVMSupportServices names for it. The jump host has
-// neither that user's password nor a way to machines of other clusters.
+// Package jumphost handles the requests of the command "host" on a jump host. It lists the machines of the cluster,
+// reboots them and opens their consoles. For this, it logs in to the engine as the user in the OLVMSupportServices. The
+// jump host has neither the password of this user nor access to machines of other clusters.
 package jumphost
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
-// RefusedError is why something is not done, for the person who asked.
+// RefusedError contains the reason why a request was refused, for the user who made it.
 type RefusedError struct{ Reason string }
 
 func (e *RefusedError) Error() string { return e.Reason }
@@ -35,14 +35,14 @@ func newRefusedError(format string, args ...any) error {
 	return &RefusedError{Reason: fmt.Sprintf(format, args...)}
 }
 
-// Hosts answers jump hosts.
+// Hosts answers the requests of jump hosts.
 type Hosts struct {
 	Client   client.Reader
 	Engines  *enginepool.Pool
 	Recorder events.EventRecorder
 }
 
-// List is a table of the machines of the cluster of a jump host.
+// List returns a table of the machines in the cluster of a jump host.
 func (h *Hosts) List(ctx context.Context, jumpHost client.ObjectKey) (string, error) {
 	machines, _, err := h.listNodes(ctx, jumpHost)
 	if err != nil {
@@ -64,7 +64,7 @@ func (h *Hosts) List(ctx context.Context, jumpHost client.ObjectKey) (string, er
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", getName(m), power, host, address)
 	}
 
-	_ = table.Flush() // to memory
+	_ = table.Flush() // writes only to memory
 
 	return out.String(), nil
 }
@@ -86,7 +86,7 @@ func (h *Hosts) Reboot(ctx context.Context, jumpHost client.ObjectKey, name stri
 	return name + " reboots\n", nil
 }
 
-// Console is the connection file of virt-viewer for a machine.
+// Console returns the connection file of virt-viewer for a machine.
 func (h *Hosts) Console(ctx context.Context, jumpHost client.ObjectKey, name string) (string, error) {
 	m, session, id, err := h.findMachine(ctx, jumpHost, name)
 	if err != nil {
@@ -104,10 +104,11 @@ func (h *Hosts) Console(ctx context.Context, jumpHost client.ObjectKey, name str
 	return file, nil
 }
 
-// wrapEngineError tells the person who asked what the engine said. It holds no secrets of the manager.
+// wrapEngineError returns an error that shows the engine's message to the user who made the request. Such a message
+// contains no secrets of the manager.
 func wrapEngineError(err error) error { return newRefusedError("%v", err) }
 
-// listNodes are those of the cluster of a jump host, by name, and its Cluster.
+// listNodes returns the nodes in the cluster of a jump host by name, and the Cluster.
 func (h *Hosts) listNodes(
 	ctx context.Context, jumpHost client.ObjectKey,
 ) ([]infrav1.OLVMMachine, client.ObjectKey, error) {
@@ -140,8 +141,8 @@ func (h *Hosts) listNodes(
 	return nodes, client.ObjectKey{Namespace: self.Namespace, Name: cluster}, nil
 }
 
-// findInfrastructure returns the OLVMCluster of a Cluster, and the engine's user whom its jump host has: the name of a
-// Secret.
+// findInfrastructure returns the OLVMCluster of a Cluster. It also returns the name of the Secret with the engine's
+// user for the jump host.
 func (h *Hosts) findInfrastructure(ctx context.Context, key client.ObjectKey) (*infrav1.OLVMCluster, string, error) {
 	services, err := support.FindServices(ctx, h.Client, key)
 	if err != nil {
@@ -168,7 +169,7 @@ func (h *Hosts) findInfrastructure(ctx context.Context, key client.ObjectKey) (*
 	return infra, services.Spec.JumpHost.EngineCredentialsSecretName, nil
 }
 
-// getName is what a machine is called in the engine, which is the name of its Machine.
+// getName returns the name of a machine in the engine, which is the name of its Machine.
 func getName(m *infrav1.OLVMMachine) string {
 	if m.Status.OLVM != nil && m.Status.OLVM.VirtualMachine.VMName != "" {
 		return m.Status.OLVM.VirtualMachine.VMName
@@ -177,8 +178,8 @@ func getName(m *infrav1.OLVMMachine) string {
 	return m.Name
 }
 
-// findMachine is a machine of the cluster, its VM, and a session with its engine as the jump host's user. The VM must
-// be marked as the machine's.
+// findMachine returns a machine of the cluster, its VM, and a session with its engine as the user of the jump host. The
+// VM must have the machine's mark.
 func (h *Hosts) findMachine(
 	ctx context.Context, jumpHost client.ObjectKey, name string,
 ) (*infrav1.OLVMMachine, *engine.Client, engine.ID, error) {

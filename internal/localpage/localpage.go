@@ -13,30 +13,30 @@ import (
 	"time"
 )
 
-// assets are what all pages share; they need nothing from elsewhere.
+// assets are the files that all pages share. They refer to no other sites.
 //
 //go:embed assets
 var assets embed.FS
 
-// Options of a page.
+// Options configure a page.
 type Options struct {
-	// Address to listen on, HOST:PORT with a host of loopback.
+	// Address is the address on which the server listens, as HOST:PORT with a loopback host.
 	Address string
-	// Token is the first part of each path, for pages that not every user of the machine may read; empty for none.
+	// Token is the first part of each path, for pages that only some users of the machine may read; "" means no token.
 	Token string
-	// Page has index.html and what it refers to beside the shared assets, which are below base/.
+	// Page contains index.html and the files to which it refers, except the shared assets. Those are below base/.
 	Page fs.FS
-	// Routes are the handlers of the page, by path without the token, such as "state".
+	// Routes maps paths without the token, such as "state", to their handlers.
 	Routes map[string]http.Handler
 }
 
-// Server serves a page; nil means none.
+// Server serves a page. A nil Server means that there is no page.
 type Server struct {
 	server *http.Server
 	url    string
 }
 
-// URL of the page, with the token; empty without one.
+// URL returns the URL of the page with the token, or "" without a page.
 func (s *Server) URL() string {
 	if s == nil {
 		return ""
@@ -45,15 +45,15 @@ func (s *Server) URL() string {
 	return s.url
 }
 
-// Close ends it.
+// Close stops the server.
 func (s *Server) Close() {
 	if s != nil {
 		_ = s.server.Close()
 	}
 }
 
-// Serve serves a page in plain HTTP, and therefore on loopback only: a browser trusts no certificate that we could
-// make.
+// Serve serves a page over plain HTTP. It serves only on loopback, because a browser trusts no certificate that this
+// program could create.
 func Serve(o Options) (*Server, error) {
 	if err := checkAddress(o.Address); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func Serve(o Options) (*Server, error) {
 	return out, nil
 }
 
-// checkAddress refuses addresses that others than this machine reach.
+// checkAddress returns an error for an address that other machines can reach.
 func checkAddress(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -101,7 +101,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// newMux has the files of the page and its routes, all to be read only.
+// newMux returns the handler of the page's files and routes. All of them are read-only.
 func (o *Options) newMux() *http.ServeMux {
 	mux := http.NewServeMux()
 
@@ -109,7 +109,7 @@ func (o *Options) newMux() *http.ServeMux {
 		mux.Handle("GET /"+name, handler)
 	}
 
-	shared, _ := fs.Sub(assets, "assets") // it is embedded
+	shared, _ := fs.Sub(assets, "assets") // cannot fail, because the folder is embedded
 	mux.Handle("GET /base/{file}", newFileHandler(shared))
 	mux.Handle("GET /page/{file}", newFileHandler(o.Page))
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { serveFile(w, r, o.Page, "index.html") })
@@ -126,7 +126,7 @@ func serveFile(w http.ResponseWriter, r *http.Request, from fs.FS, name string) 
 	http.ServeFileFS(w, r, from, name)
 }
 
-// withToken lets those in who know the token. Others learn nothing but that.
+// withToken accepts only requests that contain the token. For all others, the response reveals nothing else.
 func withToken(token string, next http.Handler) http.Handler {
 	if token == "" {
 		return next
@@ -145,8 +145,8 @@ func withToken(token string, next http.Handler) http.Handler {
 	})
 }
 
-// guardLoopback keeps other sites out: a page of theirs must not read ours by a name that they point at loopback, and
-// ours loads nothing of theirs.
+// guardLoopback protects the page from other sites. Another site cannot read the page through a host name that resolves
+// to loopback, and the page loads nothing from other sites.
 func guardLoopback(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -169,5 +169,5 @@ func guardLoopback(next http.Handler) http.Handler {
 	})
 }
 
-// QuietLog is for HTTP servers: what clients do wrong is no concern of ours.
+// QuietLog returns a logger for HTTP servers that drops messages, because errors of clients do not matter to us.
 func QuietLog() *log.Logger { return log.New(io.Discard, "", 0) }

@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// streamPause is the shortest time between two states on a stream.
+	// streamPause is the minimum time between two states in a stream.
 	streamPause = 250 * time.Millisecond
-	// streamIdle is the longest: some of what is shown changes without anybody saying so.
+	// streamIdle is the maximum time between two states, because some shown data changes without a notification.
 	streamIdle = 2 * time.Second
-	// streamShare is how many times longer than making a state the pause after it is, so that one who looks at much
-	// does not slow it down.
+	// streamShare is the minimum ratio of the pause after a state to the time for creating that state. With it, a page
+	// with much data does not slow down the program.
 	streamShare = 4
 )
 
-// Changes wakes those who show something when it has changed. The zero value is ready to use.
+// Changes wakes viewers after a change of the data that they show. The zero value is usable.
 type Changes struct {
 	mu   sync.Mutex
 	wait chan struct{}
 }
 
-// WakeAll wakes all who wait.
+// WakeAll wakes all waiting viewers.
 func (c *Changes) WakeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,7 +36,7 @@ func (c *Changes) WakeAll() {
 	}
 }
 
-// NextChange is closed with the next change.
+// NextChange returns a channel that closes at the next change.
 func (c *Changes) NextChange() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,23 +48,24 @@ func (c *Changes) NextChange() <-chan struct{} {
 	return c.wait
 }
 
-// Stream sends a state whenever it has changed, as server-sent events, and else an event "same" now and then, by which
-// the page knows that somebody is there.
+// Stream sends a state as server-sent events whenever it has changed. Otherwise, it regularly sends an event "same", by
+// which the page knows that the server still runs.
 type Stream struct {
-	// State to show now, which JSON can hold. Two are the same if their JSON is.
+	// State returns the state to show now, which must be encodable as JSON. Two states are the same if their JSON is
+	// the same.
 	State func(r *http.Request) any
-	// Changes of it.
+	// Changes wakes the stream after a change of the state.
 	Changes *Changes
-	// Done ends all streams; nil for never.
+	// Done ends all streams when it closes; nil means never.
 	Done <-chan struct{}
 }
 
-// ServeHTTP sends states until the browser is gone.
+// ServeHTTP sends states until the browser disconnects.
 func (s *Stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	controller := http.NewResponseController(w)
-	_, _ = io.WriteString(w, "retry: 1000\n\n") // a server that was restarted is found again soon
+	_, _ = io.WriteString(w, "retry: 1000\n\n") // so that the page soon finds a restarted server
 	var sent []byte
 
 	for {
@@ -91,7 +92,7 @@ func (s *Stream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// waitForChange waits for a time or a change; false means that the browser is gone, or that the stream ends.
+// waitForChange waits for a time or a change. It returns false if the browser has disconnected, or if the stream ends.
 func (s *Stream) waitForChange(r *http.Request, wait <-chan time.Time, changed <-chan struct{}) bool {
 	select {
 	case <-r.Context().Done():

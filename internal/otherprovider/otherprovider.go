@@ -1,5 +1,5 @@
-// Package otherprovider keeps this provider from working beside Oracle's. Both have the same kinds, and two managers of
-// the same objects would undo each other's work.
+// Package otherprovider prevents this provider from running next to Oracle's provider. Both use the same kinds, and two
+// managers of the same objects would undo each other's work.
 package otherprovider
 
 import (
@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Manager is the Deployment of Oracle's provider, as installed by its chart.
+// Manager is the key of the Deployment of Oracle's provider, as its chart installs it.
 var Manager = client.ObjectKey{Namespace: "cluster-api-provider-olvm", Name: "olvm-capi-controller-manager"}
 
-// CheckAbsent returns an error if Oracle's provider is installed and not scaled to 0. It returns nil if the Deployment
-// cannot be read: a manager for one namespace may not read Deployments elsewhere.
+// CheckAbsent returns an error if Oracle's provider is installed and not scaled to 0. It returns nil if it cannot read
+// the Deployment, because a manager for one namespace may not read Deployments in others.
 func CheckAbsent(ctx context.Context, reader client.Reader) error {
 	var deployment appsv1.Deployment
 	if err := reader.Get(ctx, Manager, &deployment); err != nil || ptr.Deref(deployment.Spec.Replicas, 1) == 0 {

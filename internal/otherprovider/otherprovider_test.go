@@ -23,7 +23,7 @@ func deployment(namespace, name string, replicas *int32) *appsv1.Deployment {
 	}
 }
 
-// TestOraclesProviderIsRefusedUnlessItIsStopped tries each state of its Deployment.
+// TestOraclesProviderIsRefusedUnlessItIsStopped covers each state of the Deployment of Oracle's provider.
 func TestOraclesProviderIsRefusedUnlessItIsStopped(t *testing.T) {
 	for what, c := range map[string]struct {
 		deployment *appsv1.Deployment
@@ -46,7 +46,7 @@ func TestOraclesProviderIsRefusedUnlessItIsStopped(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeAskedIsNotRefused has a manager for one namespace.
+// TestWhatCannotBeAskedIsNotRefused uses a manager for one namespace, which may not read the Deployment.
 func TestWhatCannotBeAskedIsNotRefused(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, Manager.Name, nil)
 	reader := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{

@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// SetReady summarises the conditions; those that are absent count as unknown.
+// SetReady summarizes the other conditions in the Ready condition. Missing conditions count as unknown.
 func SetReady(object interface {
 	conditions.Getter
 	conditions.Setter
@@ -36,8 +36,8 @@ func SetReady(object interface {
 	}
 }
 
-// SetOfEarlierGeneration sets a condition whose verdict is not about the object's spec as it is now: it keeps the
-// generation that the condition had. Without one the verdict names no generation.
+// SetOfEarlierGeneration sets a condition that does not describe the present spec of the object. The condition keeps
+// its earlier generation. A new condition gets no generation.
 func SetOfEarlierGeneration(object conditions.Setter, condition metav1.Condition) {
 	var generation int64
 	if known := conditions.Get(object, condition.Type); known != nil {
@@ -49,7 +49,7 @@ func SetOfEarlierGeneration(object conditions.Setter, condition metav1.Condition
 	all := object.GetConditions()
 	for i := range all {
 		if all[i].Type == condition.Type {
-			all[i].ObservedGeneration = min(generation, all[i].ObservedGeneration) // a restored object begins at 1
+			all[i].ObservedGeneration = min(generation, all[i].ObservedGeneration) // a restored object starts at 1
 		}
 	}
 }
@@ -76,7 +76,7 @@ func readyReason(issues, unknown, _ []conditions.ConditionWithOwnerInfo) string 
 	return clusterv1.ReadyReason
 }
 
-// RenderReason is the condition reason and message of why a configuration cannot be rendered.
+// RenderReason returns the reason and the message of a condition for an error from rendering a configuration.
 func RenderReason(err error) (reason, message string) {
 	var field *blocker.Error
 	if errors.As(err, &field) {

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestReadyHasTheReasonOfItsCause is what the column REASON of kubectl shows.
+// TestReadyHasTheReasonOfItsCause covers the reason that kubectl shows in the column REASON.
 func TestReadyHasTheReasonOfItsCause(t *testing.T) {
 	const (
 		addresses = infrav1.AddressesAllocatedCondition

@@ -17,10 +17,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
 )
 
-// MaxMessage bounds the message of a condition, in bytes; the API server takes 32 KiB.
+// MaxMessage is the maximum length of a condition's message in bytes. The API server accepts 32 KiB.
 const MaxMessage = 4096
 
-// announcement is the event of a condition that changed; an empty kind is nothing.
+// announcement is the event for a changed condition. An empty kind means no event.
 type announcement struct{ kind, reason, text string }
 
 // Write writes an object at the end of its pass, and announces the changed conditions. setStatus sets the status, and
@@ -102,9 +102,9 @@ func announcements(before, after []metav1.Condition, steps map[string]string) []
 
 		switch text, step := steps[c.Type]; {
 		case slices.Contains(out, announcement{corev1.EventTypeWarning, c.Reason, c.Message}):
-			// UpToDate has the cause of InfrastructureApplied until the VM is made.
+			// UpToDate has the same cause as InfrastructureApplied until the VM exists.
 		case isProblem(c) && c.Reason == infrav1.InsufficientHostsReason:
-			// A rollout makes one more machine than there are hosts, and a group that may be soft lets it.
+			// A rollout adds a machine although there are not enough hosts. A group that may become soft allows this.
 			out = append(out, announcement{corev1.EventTypeNormal, c.Reason, c.Message})
 		case isProblem(c):
 			out = append(out, announcement{corev1.EventTypeWarning, c.Reason, c.Message})
@@ -116,7 +116,7 @@ func announcements(before, after []metav1.Condition, steps map[string]string) []
 	return out
 }
 
-// isProblem reports whether a condition is a failure that no other event has announced.
+// isProblem reports whether a condition is a failure that no other event announces.
 func isProblem(c metav1.Condition) bool {
 	switch {
 	case c.Type == infrav1.ReadyCondition,
@@ -128,7 +128,7 @@ func isProblem(c metav1.Condition) bool {
 	return IsFailure(c)
 }
 
-// IsFailure reports whether a person may have to act. What is on its way is no failure.
+// IsFailure reports whether a user may have to act. A pending operation is no failure.
 func IsFailure(c metav1.Condition) bool {
 	if c.Type == infrav1.DeletingCondition {
 		return c.Reason == infrav1.DeletionBlockedReason

@@ -5,7 +5,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// IgnoreStatus passes what changes an object other than its status: it comes, it goes, its spec or its owners change.
+// IgnoreStatus accepts events about everything except an object's status: creation, deletion, and changes of the spec
+// or the owners.
 var IgnoreStatus = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld, e.ObjectNew

@@ -41,13 +41,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// noisy is what a library, an engine or an API server says of the n-th try at a time.
+// noisy returns a message of a library, an engine or an API server about the n-th try at a time.
 func noisy(at time.Time, n int) string {
 	return fmt.Sprintf("attempt %d failed at %s (request id: r%d): read tcp 10.0.0.2:%d->10.0.0.1:443: broken",
 		n, at.Format(time.RFC3339Nano), n, 30000+n)
 }
 
-// conditionErrors makes each exported type of error that can reach a condition, by package and name.
+// conditionErrors returns a function for each exported error type that can reach a condition, by package and name. The
+// function creates such an error.
 func conditionErrors() map[string]func(at time.Time, n int) error {
 	inner := func(at time.Time, n int) error { return errors.New(noisy(at, n)) }
 
@@ -132,8 +133,8 @@ func conditionErrors() map[string]func(at time.Time, n int) error {
 	}
 }
 
-// TestNoConditionDiffersFromTryToTry makes each error that can reach a condition twice, 11 seconds apart, and has it
-// take every way to a condition.
+// TestNoConditionDiffersFromTryToTry creates each error that can reach a condition twice, 11 seconds apart. It sends
+// both errors along every way to a condition.
 func TestNoConditionDiffersFromTryToTry(t *testing.T) {
 	first := time.Date(2026, 11, 9, 3, 4, 5, 678, time.UTC)
 	second := first.Add(11 * time.Second)
@@ -161,7 +162,7 @@ var schemeOfAPI = sync.OnceValue(func() *runtime.Scheme {
 	return scheme
 })
 
-// written is the message of a condition as it is written at the end of a pass.
+// written returns the message of a condition in the form that the end of a pass writes.
 func written(t *testing.T, message string) string {
 	t.Helper()
 
@@ -214,7 +215,7 @@ func TestEveryStatusIsWrittenSteadily(t *testing.T) {
 	})
 }
 
-// packagesOfTheManager make errors that can reach a condition.
+// packagesOfTheManager are the packages whose errors can reach a condition.
 var packagesOfTheManager = []string{
 	"addressing",
 	"blocker",
@@ -237,7 +238,7 @@ var packagesOfTheManager = []string{
 	"workspace",
 }
 
-// TestEveryTypeOfErrorIsMadeTwice has a new type of error be added to the others.
+// TestEveryTypeOfErrorIsMadeTwice fails if a new error type is missing in conditionErrors.
 func TestEveryTypeOfErrorIsMadeTwice(t *testing.T) {
 	known := conditionErrors()
 
@@ -258,7 +259,7 @@ func TestEveryTypeOfErrorIsMadeTwice(t *testing.T) {
 	}
 }
 
-// errorTypes are the exported types of a file that have a method Error.
+// errorTypes returns the exported types of a file that have a method Error.
 func errorTypes(t *testing.T, file string) (out []string) {
 	t.Helper()
 

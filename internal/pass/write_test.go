@@ -15,7 +15,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
 
-// TestWriteOfAnObjectThatIsGone deletes an object between its pass and its write, as clusterctl move and people do.
+// TestWriteOfAnObjectThatIsGone deletes an object between its pass and its write, as clusterctl move and users do.
 func TestWriteOfAnObjectThatIsGone(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := api.AddToScheme(scheme); err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/filelock"
 )
 
-// settled is the age from which on a lock that nobody holds is abandoned: before that, its process may be about to take
-// it.
+// settled is the age from which a lock without a holder counts as abandoned. A younger lock's process may be about to
+// lock it.
 const settled = time.Minute
 
-// hold makes a file, and locks it. Windows cannot rename a file that is open, so another process can see the file for
-// a moment without the lock. No test has run this on Windows.
+// hold creates a file and locks it. Windows cannot rename an open file, so another process may see the file without the
+// lock for a moment. No test has run this on Windows.
 func hold(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
@@ -29,7 +29,7 @@ func hold(path string) (*os.File, error) {
 	return file, nil
 }
 
-// isAbandoned reports whether nobody holds a lock. Temporary files of Windows are the user's own.
+// isAbandoned reports whether no process holds a lock. On Windows, temporary files belong to the user.
 func isAbandoned(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || time.Since(info.ModTime()) < settled {

@@ -11,8 +11,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 )
 
-// hold makes a file with a lock on it, which ends with the process. The lock is there before the name is: another
-// process never sees the file without it.
+// hold creates a file with a lock, which ends with this process. The file is locked before it gets its name, so no
+// other process ever sees it without the lock.
 func hold(path string) (*os.File, error) {
 	next := path + ".next"
 	file, err := os.OpenFile(next, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
@@ -32,7 +32,8 @@ func hold(path string) (*os.File, error) {
 	return file, nil
 }
 
-// isAbandoned reports whether a lock is of this user, and nobody holds it. A link is of a stranger.
+// isAbandoned reports whether a lock belongs to this user and no process holds it. A symbolic link counts as the lock
+// of another user.
 func isAbandoned(path string) bool {
 	file, err := os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if err != nil {

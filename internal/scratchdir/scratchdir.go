@@ -1,5 +1,5 @@
-// Package scratchdir makes temporary folders that do not outlive their process for long: those of processes that were
-// killed are removed by the next one. They may have secrets.
+// Package scratchdir creates temporary folders. If their process was killed, the next process removes them soon. These
+// folders may contain secrets.
 package scratchdir
 
 import (
@@ -8,17 +8,17 @@ import (
 	"path/filepath"
 )
 
-// The beginnings of the names of folders.
+// These constants are the prefixes of the folders' names.
 const (
 	Command  = "olvmctl-"
 	Provider = "capolvm-provider-"
 )
 
-// lockName is the file of a folder that its process holds a lock on.
+// lockName is the name of the file in a folder that the folder's process locks.
 const lockName = ".lock"
 
-// Make makes a folder among temporary files, and removes those with this prefix that killed processes of this user have
-// left there. remove removes it.
+// Make creates a temporary folder. It also removes folders with this prefix that killed processes of this user have
+// left. The function remove removes the new folder.
 func Make(prefix string) (dir string, remove func() error, err error) {
 	Tidy(prefix)
 
@@ -34,18 +34,18 @@ func Make(prefix string) (dir string, remove func() error, err error) {
 	}
 
 	return dir, func() error {
-		_ = held.Close() // Windows removes no file that is open
+		_ = held.Close() // Windows cannot remove an open file
 
 		return os.RemoveAll(dir)
 	}, nil
 }
 
-// Tidy removes the folders with this prefix that killed processes of this user have left among temporary files.
-// Commands call it that go on after an interrupted one.
+// Tidy removes the temporary folders with this prefix that killed processes of this user have left. Commands that
+// continue after an interruption call it.
 func Tidy(prefix string) { removeAbandoned(os.TempDir(), prefix) }
 
-// removeAbandoned removes the folders whose locks nobody holds. A folder without one is of something else, or is just
-// made.
+// removeAbandoned removes the folders whose locks no process holds. A folder without a lock belongs to something else,
+// or was just created.
 func removeAbandoned(in, prefix string) {
 	found, _ := filepath.Glob(filepath.Join(in, prefix+"*", lockName))
 	for _, lock := range found {

@@ -12,7 +12,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// holding has the test's program make a folder, say where, and wait.
+// holding is an environment variable. With it, the test binary creates a folder, prints the folder's path, and waits.
 const holding = "SCRATCHDIR_TEST_HOLDS"
 
 func TestMain(m *testing.M) {
@@ -25,12 +25,12 @@ func TestMain(m *testing.M) {
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 }
 
-// holder is another process with a folder.
+// holder starts another process with a folder. It returns the folder, and a function that kills the process.
 func holder(t *testing.T) (dir string, kill func()) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), os.Args[0])
 	command.Env = append(os.Environ(), holding+"=1")
-	_, err := command.StdinPipe() // it reads for ever
+	_, err := command.StdinPipe() // the process reads from this pipe forever
 	check.Error(t, err, "")
 	said, err := command.StdoutPipe()
 	check.Error(t, err, "")

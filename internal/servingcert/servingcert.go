@@ -1,4 +1,4 @@
-// Package servingcert signs the certificates of servers with an authority that a Secret has.
+// Package servingcert signs server certificates with an authority from a Secret.
 package servingcert
 
 import (
@@ -20,21 +20,21 @@ import (
 )
 
 const (
-	// Lifetime is how long a certificate is valid; another one is due when a third of it is left.
+	// Lifetime is the lifetime of a certificate. A new certificate is due when a third of the lifetime is left.
 	Lifetime = 90 * 24 * time.Hour
-	// clockSkew is how far the clocks of those who verify it may be behind.
+	// clockSkew is how far the clocks of clients may be behind.
 	clockSkew = time.Hour
 )
 
 // Authority signs certificates.
 type Authority struct {
-	// PEM is its certificate.
+	// PEM is the authority's certificate.
 	PEM         []byte
 	certificate *x509.Certificate
 	key         crypto.Signer
 }
 
-// NewAuthority makes an authority of that name, and returns its certificate and key, in PEM.
+// NewAuthority creates an authority with the given name, and returns its certificate and key in PEM.
 func NewAuthority(name string) (certificate, key []byte, err error) {
 	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -49,7 +49,7 @@ func NewAuthority(name string) (certificate, key []byte, err error) {
 	return EncodePEM(&tls.Certificate{PrivateKey: signer, Leaf: own})
 }
 
-// ParseAuthority reads an authority from its certificate and key, in PEM.
+// ParseAuthority parses the certificate and the key of an authority from PEM.
 func ParseAuthority(certificate, key []byte) (*Authority, error) {
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
@@ -73,7 +73,7 @@ func ParseAuthority(certificate, key []byte) (*Authority, error) {
 	return &Authority{PEM: certificate, certificate: pair.Leaf, key: signer}, nil
 }
 
-// Sign makes a certificate of a server with that name or address.
+// Sign returns a new certificate for a server with the given name or address.
 func (a *Authority) Sign(host string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -114,10 +114,11 @@ func (a *Authority) Sign(host string) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// IsRenewalDue reports whether another certificate is to be made in the place of one.
+// IsRenewalDue reports whether a certificate must be replaced by a new one.
 func IsRenewalDue(leaf *x509.Certificate) bool { return time.Until(leaf.NotAfter) <= Lifetime/3 }
 
-// IsValidFor reports whether a certificate and its key, in PEM, are of this authority and for that host, and not due.
+// IsValidFor reports whether a certificate with its key, both in PEM, is usable. It must come from this authority, be
+// valid for the host, and not be due for renewal.
 func (a *Authority) IsValidFor(certificate, key []byte, host string) bool {
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil || IsRenewalDue(pair.Leaf) || pair.Leaf.VerifyHostname(host) != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// authority makes one.
+// authority returns a new authority.
 func authority(t *testing.T) *Authority {
 	t.Helper()
 	certPEM, keyPEM, err := NewAuthority("test")

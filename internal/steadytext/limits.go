@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// limits of status fields in the CRDs: the length of a text, or of each text of a list, and the number of items of a
-// list.
+// limits are the limits of status fields in the CRDs. length is the maximum length of a text, or of each text in a
+// list. items is the maximum number of items in a list.
 var limits = map[string]struct{ length, items int }{
 	"OLVMClusterStatus.AffinityGroups": {0, 1000}, "OLVMInventoryStatus.ServerURL": {2048, 0},
 	"OLVMInventoryStatus.EngineID": {64, 0}, "OLVMInventoryStatus.Unschedulable": {0, 256},
@@ -41,15 +41,15 @@ var limits = map[string]struct{ length, items int }{
 	"OLVMInventoryVMStatus.VMTemplateName": {255, 0}, "OLVMInventoryVMStatus.Networks": {0, 64},
 	"InventoryNetwork.Name": {255, 0}, "InventoryNetwork.IPAddresses": {64, 64},
 
-	"NodeInfo.OperatingSystem": {256, 0}, "Condition.Message": {32768, 0}, // of Kubernetes
+	"NodeInfo.OperatingSystem": {256, 0}, "Condition.Message": {32768, 0}, // limits of Kubernetes
 
 	"SupportServiceStatus.Name": {63, 0}, "SupportServiceStatus.Address": {45, 0},
 	"SupportServiceStatus.Machines": {253, 16},
 }
 
-// BoundStatus cuts the texts and the lists of an object's status to what the API server takes, and takes control
-// characters out of the texts. Engines, guests and plans say more than a status takes; it would be refused as a whole,
-// with the conditions.
+// BoundStatus shortens the texts and lists in an object's status to the limits of the API server. It also removes
+// control characters from texts. Texts of engines, guests and plans may exceed these limits. Then the API server would
+// refuse the whole status with its conditions.
 func BoundStatus(object any) {
 	if status := reflect.ValueOf(object).Elem().FieldByName("Status"); status.IsValid() {
 		boundValue(status)
@@ -94,7 +94,7 @@ func boundField(value reflect.Value, name string) {
 	}
 }
 
-// replaceControls replaces what terminals obey: control characters other than line breaks and tabs.
+// replaceControls replaces characters that control terminals: all control characters except line breaks and tabs.
 func replaceControls(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {

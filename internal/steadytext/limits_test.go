@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// statuses are the objects whose status the manager writes from what others say.
+// statuses returns the objects whose status contains texts from outside of the manager.
 func statuses() map[string]any {
 	return map[string]any{
 		"olvmmachinetemplates": &infrav1.OLVMMachineTemplate{},
@@ -29,7 +29,7 @@ func statuses() map[string]any {
 	}
 }
 
-// statusSchema is the schema of a status in the CRD of the plural name.
+// statusSchema returns the schema of the status in the CRD with the given plural name.
 func statusSchema(t *testing.T, plural string) apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("../../config/crd/bases",
@@ -42,8 +42,8 @@ func statusSchema(t *testing.T, plural string) apiextensionsv1.JSONSchemaProps {
 	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"]
 }
 
-// TestEachTextAndListOfAStatusFitsItsCRD fills every status with texts and lists that are too long, bounds them, and
-// compares each with the limits of the CRD.
+// TestEachTextAndListOfAStatusFitsItsCRD fills every status with texts and lists that are too long. After BoundStatus,
+// it compares each of them with the limits in the CRD.
 func TestEachTextAndListOfAStatusFitsItsCRD(t *testing.T) {
 	for plural, object := range statuses() {
 		status := reflect.ValueOf(object).Elem().FieldByName("Status")
@@ -55,15 +55,15 @@ func TestEachTextAndListOfAStatusFitsItsCRD(t *testing.T) {
 	}
 }
 
-// isOurs reports whether a structure is one of our API: those of others have limits of their own.
+// isOurs reports whether a structure belongs to our API. Structures of other APIs have their own limits.
 func isOurs(of reflect.Type) bool {
 	return path.Dir(of.PkgPath()) == path.Dir(reflect.TypeFor[infrav1.OLVMCluster]().PkgPath())
 }
 
-// tooLong for every field, with what a terminal obeys at its beginning.
+// tooLong is a text for every field. It starts with a control sequence for terminals.
 var tooLong = "\x1b[31mü" + strings.Repeat("é", 17000)
 
-// flood fills a value with too much of everything.
+// flood fills every part of a value with too much data.
 func flood(value reflect.Value) {
 	switch value.Kind() {
 	case reflect.Pointer:
@@ -90,7 +90,7 @@ func flood(value reflect.Value) {
 	}
 }
 
-// expectFits compares a value with its schema, and returns how many limits there were.
+// expectFits compares a value with its schema, and returns the number of limits in the schema.
 func expectFits(t *testing.T, at string, value reflect.Value, schema apiextensionsv1.JSONSchemaProps) int {
 	t.Helper()
 

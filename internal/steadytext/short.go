@@ -2,11 +2,11 @@ package steadytext
 
 import "unicode/utf8"
 
-// cutMark is at the end of a text that was cut.
+// cutMark is the end of a shortened text.
 const cutMark = " ..."
 
-// Shorten cuts a text for a condition or an event to a length in bytes, and adds a mark of the cut. What differs from
-// try to try is taken out first: it would move the cut.
+// Shorten shortens a text for a condition or an event to a length in bytes, and adds cutMark. Before this, it removes
+// what differs from try to try, because this would move the place of the cut.
 func Shorten(text string, length int) string {
 	if len(text) <= length {
 		return text
@@ -23,8 +23,7 @@ func Shorten(text string, length int) string {
 	return text[:length] + cutMark
 }
 
-// FitLength cuts a text to a length in bytes that has room for the mark of the cut, too, as the limit of a field needs
-// it.
+// FitLength shortens a text to a length in bytes. This length includes cutMark, as the limit of a field requires.
 func FitLength(text string, length int) string {
 	if len(text) <= length {
 		return text

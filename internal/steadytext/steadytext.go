@@ -1,6 +1,6 @@
-// Package steadytext takes out of a text what differs each time that the same thing goes wrong: times, attempts, local
-// ports, request IDs and pointers. A condition with such a text changes its object with every try, and each change
-// begins the next try.
+// Package steadytext removes from a text what differs each time the same problem occurs: times, attempts, local ports,
+// request IDs and pointers. A condition with such a text changes its object with every try, and each change starts the
+// next try.
 package steadytext
 
 import (
@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// gap stands where something was taken out.
+// gap replaces a removed part of a text.
 const gap = "…"
 
-// rule replaces what matches, if it has a digit: "request ID" alone is a word.
+// rule replaces a match that contains a digit, because "request ID" alone is only a word.
 type rule struct {
 	pattern *regexp.Regexp
 	with    string
@@ -26,36 +26,36 @@ const (
 	length = `(?:\d+(?:\.\d+)?(?:ns|µs|μs|us|ms|s|m|h))+\b`
 )
 
-// rules in the order in which they are used.
+// rules are the rules in the order of their use.
 var rules = []rule{
-	// Dates with a time: of RFC 3339, of Go, of Java and of HTTP.
+	// This matches dates with a time in the forms of RFC 3339, Go, Java and HTTP.
 	{regexp.MustCompile(`\b\d{4}[-/]\d{2}[-/]\d{2}[T ]` + clock + zone + `(?: m=[+-][\d.]+)?`), gap},
 	{regexp.MustCompile(`\b(?:` + day + `,?\s+)?(?:` + month + `\s+\d{1,2}|\d{1,2}[ -]` + month + `),?` +
 		`(?:[ -]\d{4})?,?\s+` + clock + zone + `(?:\s+\d{4}\b)?`), gap},
-	// A clock time alone; a MAC or IPv6 address has more parts.
+	// This matches a clock time alone. A MAC or IPv6 address has more parts.
 	{regexp.MustCompile(`(^|[^:.\w])` + clock + zone + `($|[^:\w])`), "${1}" + gap + "${2}"},
 	{regexp.MustCompile(`(?i)\b(timestamp|epoch)(["'\s:=]+)\d{9,}\b`), "${1}${2}" + gap},
-	// The port of this side of a connection.
+	// This matches the local port of a connection.
 	{regexp.MustCompile(`(?:\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]+(?:%\w+)?\]):\d+->`), ""},
 	{regexp.MustCompile(`\b0x[0-9a-fA-F]{8,16}\b`), gap},
 	{regexp.MustCompile(`(?i)\b((?:request|correlation|trace|span|transaction|incident|session|support|event|log|` +
 		`error)[ _-]?(?:id|number|uuid))\b(["'\s:=#(]*)[0-9a-zA-Z][\w.:/+=-]*`), "${1}${2}" + gap},
 	{regexp.MustCompile(`(?i)\b((?:request|incident|reference|ray)\s*#|(?:reference|ray id)\s*:)\s*#?[\w.-]+`),
 		"${1}" + gap},
-	// Attempts.
+	// This matches the number of an attempt.
 	{regexp.MustCompile(`(?i)\b(attempts?|try|tries|retry|retries)([\s#:=(]+)\d+(?:\s*(?:of|/)\s*\d+)?\b`),
 		"${1}${2}" + gap},
 	{regexp.MustCompile(`(?i)\b\d+(\s+(?:more\s+|failed\s+)?(?:times|attempts?|tries|retries)\b)`), gap + "${1}"},
-	// How long something has taken, or will.
+	// This matches a duration in the past or in the future.
 	{regexp.MustCompile(`(?i)\b(after|for|took|elapsed:?|in)(\s+)` + length), "${1}${2}" + gap},
 	{regexp.MustCompile(`(?i)\b` + length + `(\s+(?:ago|elapsed|left)\b)`), gap + "${1}"},
 	{regexp.MustCompile(`(?i)\b(after|took|in)(\s+)\d+(?:\.\d+)?(\s*(?:milliseconds|seconds|minutes|hours))\b`),
 		"${1}${2}" + gap + "${3}"},
 }
 
-// SteadyMessages takes what differs from try to try out of each field Message in a status, such as those of its
-// conditions. It is called wherever a status is written, so that who makes a message does not have to think of it. It
-// does not look into maps.
+// SteadyMessages removes what differs from try to try from each field Message in a status, such as those of conditions.
+// All code that writes a status calls it, so that authors of messages need not think of it. It does not change values
+// in maps.
 func SteadyMessages(object any) {
 	status := reflect.Indirect(reflect.ValueOf(object)).FieldByName("Status")
 	if status.IsValid() {
@@ -63,7 +63,7 @@ func SteadyMessages(object any) {
 	}
 }
 
-// steadyValue is InMessages for any part of a status.
+// steadyValue is like SteadyMessages for any part of a status.
 func steadyValue(value reflect.Value) {
 	switch value.Kind() { //nolint:exhaustive // no other kind has fields
 	case reflect.Pointer:

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhatDiffersFromTryToTryIsTakenOut has texts of libraries, API servers and engines, with what differs in them.
+// TestWhatDiffersFromTryToTryIsTakenOut covers texts of libraries, API servers and engines with varying parts.
 func TestWhatDiffersFromTryToTryIsTakenOut(t *testing.T) {
 	first := time.Date(2026, 11, 9, 3, 4, 5, 123456789, time.UTC)
 	texts := map[string]func(time.Time, int) string{
@@ -77,7 +77,7 @@ func TestWhatDiffersFromTryToTryIsTakenOut(t *testing.T) {
 	}
 }
 
-// TestWhatNamesThingsStays has what looks like a time or a counter, and says which thing is wrong.
+// TestWhatNamesThingsStays covers texts that look like a time or a counter, but identify an object.
 func TestWhatNamesThingsStays(t *testing.T) {
 	for _, text := range []string{
 		"MAC address 56:6f:1a:00:00:01 is in use", "MAC address 00:11:22:33:44:55 is in use",
@@ -94,7 +94,7 @@ func TestWhatNamesThingsStays(t *testing.T) {
 	check.Equal(t, "a long text", steadytext.RemoveVarying(long), long)
 }
 
-// TestEachMessageOfAStatusIsSteady has messages at every depth of a status, and texts that are none.
+// TestEachMessageOfAStatusIsSteady covers messages at every depth of a status, and texts that are not messages.
 func TestEachMessageOfAStatusIsSteady(t *testing.T) {
 	type condition struct{ Reason, Message string }
 	type part struct {
@@ -121,5 +121,5 @@ func TestEachMessageOfAStatusIsSteady(t *testing.T) {
 	check.Equal(t, "message in a list", object.Status.Parts[0].Message, steady)
 	check.Equal(t, "time", object.Status.Time, time.Unix(5, 0))
 
-	steadytext.SteadyMessages(&struct{}{}) // without a status
+	steadytext.SteadyMessages(&struct{}{}) // an object without a status
 }

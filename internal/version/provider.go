@@ -6,17 +6,17 @@ import (
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 )
 
-// firstOfProvider is added to our minor versions in those of the Terraform provider: the released ovirt/ovirt has the
-// numbers below.
+// firstOfProvider is added to our minor version in the version of the Terraform provider. The released ovirt/ovirt uses
+// the lower numbers.
 const firstOfProvider = 100
 
-// majorOfProvider is what one major version of ours is in minor versions of the provider.
+// majorOfProvider is the number of the provider's minor versions for one of our major versions.
 const majorOfProvider = 1000
 
-// FormatProvider is the version of the Terraform provider in a build of ours: 2.101.0 in v0.1.0, and 2.1102.3 in
-// v1.2.3. It has the address of the released provider, so it has its major version too, for constraints such as ~> 2.1,
-// and minor versions that the released one does not reach: one number never means two programs, which lock files would
-// refuse.
+// FormatProvider returns the version of the Terraform provider in one of our builds: 2.101.0 in v0.1.0, and 2.1102.3 in
+// v1.2.3. Our provider has the address of the released provider. It therefore has the same major version, for
+// constraints such as ~> 2.1. It uses minor versions that the released provider does not reach. No version may stand
+// for two programs, because lock files would refuse this.
 func FormatProvider(ours string) string {
 	parsed, err := utilversion.ParseGeneric(ours)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package version says which build this is.
+// Package version contains the version of this build.
 package version
 
 import (
@@ -6,17 +6,17 @@ import (
 	"runtime"
 )
 
-// Version is set by the linker.
+// Version is the version of this build. The linker sets it.
 var Version = "v0.1.0-dev"
 
-// LeaseName is the name of the Lease for which managers are candidates, in all versions: two of them never work at the
-// same time, and whoever looks for one that is alive finds it by that.
+// LeaseName is the name of the Lease for the election of a manager. It is the same in all versions, so that two
+// versions never work at the same time. Other programs find a running manager by this Lease.
 const LeaseName = "controller-leader-election-capolvm"
 
-// Platform is the operating system and the architecture that the program is built for.
+// Platform returns the operating system and the architecture for which the program was built.
 func Platform() string { return runtime.GOOS + "/" + runtime.GOARCH }
 
-// FormatLine is what a program prints of its version.
+// FormatLine returns the line that a program prints for its version.
 func FormatLine(program string) string {
 	return fmt.Sprintf("%s %s (%s, %s)", program, Version, runtime.Version(), Platform())
 }
