@@ -16,14 +16,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// bootstrapping is a journey of clusters started from a bootstrap VM.
+// bootstrapping is the journey of a user who starts clusters from a bootstrap VM.
 type bootstrapping struct {
 	*journey
-	// inVM is the management plane in the bootstrap VM, and own the one in the cluster itself.
+	// inVM is the management plane in the bootstrap VM. own is the management plane in the cluster itself.
 	inVM, own *simplane.Plane
 }
 
-// killed runs olvmctl and kills it once is returns true, like a power cut of the laptop.
+// killed runs olvmctl, and kills it as soon as is returns true. This is like a power cut of the laptop.
 func (b *bootstrapping) killed(when string, is func() bool, args ...string) {
 	b.t.Helper()
 	b.ended(ending{signal: os.Kill}, when, is, args...)
@@ -31,7 +31,7 @@ func (b *bootstrapping) killed(when string, is func() bool, args ...string) {
 
 func (b *bootstrapping) vmName() string { return b.name + "-bootstrap" }
 
-// idOf returns the ID of a VM with this prefix in its name, or "" if the engine has none.
+// idOf returns the ID of a VM whose name has this prefix, or "" if the engine has no such VM.
 func (b *bootstrapping) idOf(prefix string) string {
 	for id, vm := range b.vms() {
 		if strings.HasPrefix(vm.Name, prefix) {
@@ -46,7 +46,7 @@ func (b *bootstrapping) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: b.namespace, Name: b.name}
 }
 
-// moves reports whether a move under way has brought the Cluster into a plane.
+// moves reports whether an unfinished move has already created the Cluster in a plane.
 func (b *bootstrapping) moves(in *simplane.Plane) bool {
 	var cluster clusterv1.Cluster
 	err := in.Client.Get(b.t.Context(), b.key(), &cluster)
@@ -54,7 +54,7 @@ func (b *bootstrapping) moves(in *simplane.Plane) bool {
 	return err == nil && cluster.Spec.Paused != nil && *cluster.Spec.Paused
 }
 
-// movesLast reports whether a move under way has removed an object of the cluster from the bootstrap VM.
+// movesLast reports whether an unfinished move has already removed an object of the cluster from the bootstrap VM.
 func (b *bootstrapping) movesLast() bool {
 	var machines clusterv1.MachineList
 	err := b.inVM.Client.List(b.t.Context(), &machines, client.InNamespace(b.namespace))
@@ -62,21 +62,21 @@ func (b *bootstrapping) movesLast() bool {
 	return err == nil && len(machines.Items) < 2 && b.moves(b.own)
 }
 
-// startArgs are the arguments to start the cluster with a bootstrap VM.
+// startArgs returns the arguments that start the cluster with a bootstrap VM.
 func (b *bootstrapping) startArgs() []string {
 	return []string{"start", "-f", b.file, "--bootstrap", "vm", "--timeout", patience}
 }
 
-// interruptedOnce starts the cluster, and is killed during the creation of its bootstrap VM.
+// interruptedOnce starts the cluster, but kills olvmctl during the creation of the bootstrap VM.
 func (b *bootstrapping) interruptedOnce() {
 	b.t.Helper()
 	b.killed("the bootstrap VM", func() bool { return b.idOf(b.vmName()) != "" }, b.startArgs()...)
 }
 
-// folder is olvmctl's folder for facts about the VM.
+// folder returns olvmctl's folder for facts about the bootstrap VM.
 func (b *bootstrapping) folder() string { return filepath.Join(b.dir, "capolvm", "bootstrap") }
 
-// expectNothingLeft checks for leftover VMs, records of the bootstrap VM, and the Cluster.
+// expectNothingLeft verifies that no VMs, no records of the bootstrap VM and no Cluster are left.
 func (b *bootstrapping) expectNothingLeft() {
 	b.t.Helper()
 
@@ -96,8 +96,8 @@ func (b *bootstrapping) expectNothingLeft() {
 	}
 }
 
-// TestABootstrapVMSurvivesAKillAtEachStage (row 20) starts a cluster from a bootstrap VM, with olvmctl killed at each
-// stage. It also deletes clusters abandoned at these stages.
+// TestABootstrapVMSurvivesAKillAtEachStage (row 20) starts a cluster from a bootstrap VM, and kills olvmctl at each
+// stage. It also deletes clusters that were abandoned at these stages.
 func TestABootstrapVMSurvivesAKillAtEachStage(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster from a bootstrap VM, which is killed at each stage")
 	t.Parallel()
@@ -135,7 +135,7 @@ func TestABootstrapVMSurvivesAKillAtEachStage(t *testing.T) {
 	b.expectNothingLeft()
 }
 
-// expectStarts starts the cluster until it manages itself, despite interruptions.
+// expectStarts starts the cluster until it manages itself, even after interruptions.
 func (b *bootstrapping) expectStarts() {
 	b.t.Helper()
 	b.interruptedOnce()
@@ -170,8 +170,8 @@ func (b *bootstrapping) expectStarts() {
 	check.Error(b.t, b.own.Client.Get(b.t.Context(), b.key(), &cluster), "")
 	check.Equal(b.t, "whether it is paused", cluster.Spec.Paused != nil && *cluster.Spec.Paused, false)
 
-	// Completing an interrupted move leaves the rest in the VM until the VM is deleted. Here, the plane in it keeps
-	// running.
+	// The completion of an interrupted move leaves objects in the VM until the VM is deleted. In this test, the plane
+	// in the VM keeps running.
 	err := b.inVM.Client.Get(b.t.Context(), b.key(), &cluster)
 	if !apierrors.IsNotFound(err) && !b.moves(b.inVM) {
 		b.t.Errorf("the bootstrap VM manages the Cluster still: %v", err)

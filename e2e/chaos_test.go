@@ -34,7 +34,7 @@ var (
 // versions are the Kubernetes versions of the engine's images.
 var versions = []string{"v1.36.1", "v1.36.2"}
 
-// inventory returns the simulator's own inventory with an image for each version.
+// inventory returns the simulator's own inventory, with an image for each version.
 func inventory() *ovirtsim.Inventory {
 	out := ovirtsim.DefaultInventory()
 
@@ -58,7 +58,7 @@ func inventory() *ovirtsim.Inventory {
 	return &out
 }
 
-// control calls the simulator's control API, which must succeed.
+// control calls the simulator's control API. The call must succeed.
 func control(t *testing.T, method, path string, in, out any) {
 	t.Helper()
 	if err := suite.plane.CallControl(context.Background(), method, path, in, out); err != nil {
@@ -73,15 +73,15 @@ type trouble struct {
 	do   func(t *testing.T)
 }
 
-// wanted is a cluster with its desired final shape.
+// wanted is a cluster with the machines that it should have in the end.
 type wanted struct {
 	*workload
 	controlPlanes, workers int32
-	version                int // index in versions
+	version                int // index in the variable versions
 	upgrades               int
 }
 
-// scheduled draws the troubles of a run. The same seed draws the same troubles.
+// scheduled chooses the disturbances of a run at random. The same seed results in the same disturbances.
 func scheduled(random *rand.Rand, clusters []*wanted, during time.Duration) []trouble {
 	var out []trouble
 
@@ -147,7 +147,7 @@ func scheduled(random *rand.Rand, clusters []*wanted, during time.Duration) []tr
 	}
 }
 
-// randomFault returns a fault for a few requests.
+// randomFault returns a fault that affects a few requests.
 func randomFault(random *rand.Rand) ovirtsim.Fault {
 	pick := func(list ...string) string { return list[random.IntN(len(list))] }
 	method, path, _ := strings.Cut(pick(
@@ -215,8 +215,9 @@ func (w *workload) deleteAWorker() {
 	}
 }
 
-// TestChaos disturbs clusters for a limited time while they scale and upgrade. Then it checks each cluster against the
-// last request, and the engine for exactly its VMs. Only the seed determines the disturbances.
+// TestChaos disturbs clusters for a limited time while they scale and upgrade. Then it verifies that each cluster
+// fulfils its last request, and that the engine contains exactly the VMs of the clusters. Only the seed determines the
+// disturbances.
 func TestChaos(t *testing.T) {
 	testenv.SkipInShort(t, "makes trouble for minutes")
 
@@ -298,7 +299,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// expectConverged waits until the cluster has its last requested number of machines, with the last requested version.
+// expectConverged waits until the cluster has the number of machines and the version that were requested last.
 func (w *wanted) expectConverged() {
 	w.t.Helper()
 	w.eventually(
@@ -328,7 +329,7 @@ func (w *wanted) expectConverged() {
 	w.expectMachines(int(w.controlPlanes), int(w.workers))
 }
 
-// expectExactly compares everything in the engine, in states and on disk with the clusters' machines.
+// expectExactly verifies that the engine, the states and the disk contain exactly the clusters' machines.
 func expectExactly(t *testing.T, clusters []*wanted) {
 	t.Helper()
 	ctx := context.Background()
@@ -359,7 +360,7 @@ func expectExactly(t *testing.T, clusters []*wanted) {
 			t.Fatal(err)
 		}
 
-		if len(secrets.Items) != len(machines.Items)+1 { // plus the state of the cluster's affinity groups
+		if len(secrets.Items) != len(machines.Items)+1 { // and one for the cluster's affinity groups
 			t.Errorf("%s: %d states for %d machines", w.name, len(secrets.Items), len(machines.Items))
 		}
 
@@ -389,7 +390,7 @@ func expectExactly(t *testing.T, clusters []*wanted) {
 	eventuallyQuiet(t)
 }
 
-// eventuallyQuiet waits until Terraform is not running.
+// eventuallyQuiet waits until no Terraform runs.
 func eventuallyQuiet(t *testing.T) {
 	t.Helper()
 

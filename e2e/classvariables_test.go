@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestTheClassHandsAWholeVirtualMachineOn has Cluster API's own controllers create the templates of a cluster. The
-// machines of the cluster describe all of their hardware.
+// TestTheClassHandsAWholeVirtualMachineOn lets Cluster API's own controllers create the templates of a cluster. The
+// variables of the cluster describe the whole hardware of its machines.
 func TestTheClassHandsAWholeVirtualMachineOn(t *testing.T) {
 	const subnet = 77
 	w := prepare(t, "hardware")
@@ -78,7 +78,7 @@ func checkVariablesAreValidated(t *testing.T, w *workload) {
 		`workerMachines: {virtualMachine: {memory: 8GB}, rootDisk: {size: 50GB}, ipAddresses: [10.0.0.1]}`: "" +
 			"virtualMachine has rootDisk",
 
-		// Rules of the fields follow.
+		// The following cases violate rules of fields.
 		`engine: {serverURL: "http://e/ovirt-engine", identityRef: {name: shared}}`:                  "begins with https://",
 		`engine: {serverURL: "https://e:0/ovirt-engine", identityRef: {name: shared}}`:               "a port from 1 to 65535",
 		`engine: {serverURL: "https://e/ovirt-engine?a=b", identityRef: {name: shared}}`:             "without a user, a query",
@@ -121,7 +121,7 @@ func checkVariablesAreValidated(t *testing.T, w *workload) {
 			(*variables)[at].Value.Raw = json
 		}
 
-		// The object's version changes with each write of its controllers, so it is ignored.
+		// Controllers change the version of the object with each write, so the request must not contain a version.
 		cluster.ResourceVersion = ""
 		cluster.ManagedFields = nil
 		cluster.Name += "-variables"

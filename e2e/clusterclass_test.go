@@ -27,8 +27,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// newTopologyWorkload applies the shipped ClusterClass and a cluster of it with one worker. A machine is replaced a
-// second after the loss of its Node.
+// newTopologyWorkload applies the shipped ClusterClass, and a cluster of this class with one worker. A machine is
+// replaced one second after it loses its Node.
 func newTopologyWorkload(t *testing.T, name string, subnet int) *workload {
 	t.Helper()
 	w := prepare(t, name)
@@ -42,8 +42,8 @@ func newTopologyWorkload(t *testing.T, name string, subnet int) *workload {
 	return w
 }
 
-// applyTemplates applies shipped templates, with a control plane machine and a worker. more are variables unusual for
-// most templates.
+// applyTemplates applies shipped templates with one control plane machine and one worker. The parameter more contains
+// variables that most templates lack.
 func (w *workload) applyTemplates(
 	subnet int, more map[string]string, change func(*unstructured.Unstructured), files ...string,
 ) {
@@ -56,13 +56,13 @@ func (w *workload) applyTemplates(
 			change(object)
 		}
 
-		w.eventually(file+" is applied", func() error { // the webhook of Clusters waits for the class to be reconciled
+		w.eventually(file+" is applied", func() error { // the webhook of Clusters waits until the class is reconciled
 			return localplane.Apply(w.t.Context(), suite.plane.Client, objects...)
 		})
 	}
 }
 
-// readTemplate returns the objects of a shipped template, with the variables of most templates and more.
+// readTemplate returns the objects of a shipped template. It sets the variables of most templates and those in more.
 func (w *workload) readTemplate(subnet int, more map[string]string, file string) []*unstructured.Unstructured {
 	w.t.Helper()
 	variables := map[string]string{
@@ -91,7 +91,7 @@ func (w *workload) readTemplate(subnet int, more map[string]string, file string)
 
 	text := string(content)
 
-	// a class serves many clusters, and lacks such variables
+	// a class serves many clusters, so it does not contain such variables
 	if strings.HasPrefix(file, "cluster-template") {
 		text = expand(text, func(name, fallback string) string {
 			value, ok := variables[name]
@@ -120,7 +120,7 @@ func (w *workload) readTemplate(subnet int, more map[string]string, file string)
 // variable matches a variable of a template, with its default.
 var variable = regexp.MustCompile(`\$\{([A-Z0-9_]+)(?::=([^${}]*))?\}`)
 
-// expand fills in the variables of a template. Variables within another one's default go first.
+// expand fills in the variables of a template. It first fills in variables inside the defaults of other variables.
 func expand(template string, value func(name, fallback string) string) string {
 	for variable.MatchString(template) {
 		template = variable.ReplaceAllStringFunc(template, func(match string) string {
@@ -168,7 +168,7 @@ func (w *workload) worker() (*clusterv1.Machine, error) {
 	return &machines.Items[0], nil
 }
 
-// loseAWorker deletes a worker's VM in the engine, and waits for its MachineHealthCheck to replace the Machine.
+// loseAWorker deletes a worker's VM in the engine, and waits until its MachineHealthCheck replaces the Machine.
 func (w *workload) loseAWorker() {
 	w.t.Helper()
 	ctx := context.Background()
@@ -199,8 +199,8 @@ func (w *workload) loseAWorker() {
 	})
 }
 
-// rebootAWorker powers off a worker's VM in the engine. It waits for the remediation of its MachineHealthCheck to start
-// the VM: the same Machine is healthy again.
+// rebootAWorker powers off a worker's VM in the engine. It waits until the remediation by its MachineHealthCheck starts
+// the VM, and the same Machine is healthy again.
 func (w *workload) rebootAWorker() {
 	w.t.Helper()
 	ctx := context.Background()
@@ -246,7 +246,8 @@ func (w *workload) must(err error) {
 	}
 }
 
-// remediateWith sets the template of the workers' MachineHealthCheck. Without one, it replaces machines.
+// remediateWith sets the template of the workers' MachineHealthCheck. Without a template, the MachineHealthCheck
+// replaces machines.
 func (w *workload) remediateWith(template clusterv1.MachineHealthCheckRemediationTemplateReference) {
 	w.t.Helper()
 
@@ -263,7 +264,7 @@ func (w *workload) remediateWith(template clusterv1.MachineHealthCheckRemediatio
 	})
 }
 
-// rollWorkersOut changes a variable of the topology, and waits until all workers use the new template.
+// rollWorkersOut changes a variable of the topology, and waits until all workers come from the new template.
 func (w *workload) rollWorkersOut(memory string) {
 	w.t.Helper()
 	ctx := context.Background()

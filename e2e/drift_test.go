@@ -18,8 +18,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestDriftIsToldAndNotUndone has an administrator change one configured field of a machine and an unconfigured one,
-// and revert both.
+// TestDriftIsToldAndNotUndone lets an administrator change two fields of a machine's VM, and then restore both. Only
+// one of these fields is configured.
 func TestDriftIsToldAndNotUndone(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster to change it behind its back")
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestDriftIsToldAndNotUndone(t *testing.T) {
 
 	j.expectDrift(worker.Name, infrav1.NoDriftReason)
 
-	// The configuration sets the memory, and does not mention the sound card.
+	// The configuration sets the memory, but not the sound card.
 	full, err := j.engine.FetchFullVM(t.Context(), worker.ID)
 	check.Error(t, err, "")
 
@@ -65,7 +65,7 @@ func TestDriftIsToldAndNotUndone(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "the memory after the check", *now.Memory, memory)
 
-	// A running VM returns no memory at once: its configuration for the next start is the requested one.
+	// A running VM does not give memory back at once, but its configuration for the next start is the requested one.
 	_, err = j.engine.UpdateVM(t.Context(), worker.ID, &engine.VM{Soundcard: full.Soundcard})
 	check.Error(t, err, "")
 	_, err = j.engine.UpdateVMAtNextStart(t.Context(), worker.ID, &engine.VM{
@@ -75,7 +75,8 @@ func TestDriftIsToldAndNotUndone(t *testing.T) {
 	j.expectDrift(worker.Name, infrav1.NoDriftReason)
 }
 
-// expectDrift waits until the DriftDetected condition of a machine has a reason, and returns its message.
+// expectDrift waits until the DriftDetected condition of a machine has a given reason, and returns the message of the
+// condition.
 func (j *journey) expectDrift(machine, reason string) (message string) {
 	j.t.Helper()
 
@@ -99,7 +100,7 @@ func (j *journey) expectDrift(machine, reason string) (message string) {
 	return message
 }
 
-// driftEvents counts the drift warnings for a machine.
+// driftEvents returns the number of warnings about drift of a machine.
 func (j *journey) driftEvents(machine string) int {
 	j.t.Helper()
 	var list corev1.EventList

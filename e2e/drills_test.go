@@ -21,7 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// drill runs a block of commands from docs/operate/emergencies.md for the plane of a cluster, in a folder.
+// drill runs a block of commands from docs/operate/emergencies.md in a folder, for the plane of a cluster.
 func (w *workload) drill(dir, commands string) {
 	w.t.Helper()
 	kubectl, err := suite.tools.Path("plane", "kubectl")
@@ -53,7 +53,7 @@ func (w *workload) machineUIDs() map[string]types.UID {
 	return out
 }
 
-// staleOwners counts the owner UIDs in a dump.
+// staleOwners returns the number of owner UIDs in a dump.
 func staleOwners(t *testing.T, dump string) (count int) {
 	t.Helper()
 
@@ -71,8 +71,8 @@ func staleOwners(t *testing.T, dump string) (count int) {
 	return count
 }
 
-// TestDrillOfARestore loses a management cluster and restores its dump into another one, as documented. There, the
-// objects have new UIDs and at first no owners. The VMs are the same, and keep running.
+// TestDrillOfARestore loses a management cluster, and restores the dump of this cluster into another one as documented.
+// In the new cluster, the objects have new UIDs, and at first no owners. The VMs stay the same and keep running.
 func TestDrillOfARestore(t *testing.T) {
 	testenv.SkipInShort(t, "starts two management planes")
 	t.Parallel()

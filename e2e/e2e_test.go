@@ -1,5 +1,6 @@
-// Package e2e tests the whole product: real etcd, kube-apiserver and Cluster API managers, our manager with the shipped
-// roles, real Terraform or OpenTofu, and the engine simulator. Assertions read the Kubernetes API and the engine's API.
+// Package e2e tests the whole product. The tests use real etcd, kube-apiserver and managers of Cluster API, our manager
+// with the shipped roles, real Terraform or OpenTofu, and the engine simulator. Assertions read the Kubernetes API and
+// the engine's API.
 package e2e
 
 import (
@@ -40,13 +41,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// patience is the timeout of commands waiting for whole clusters: it ends hanging commands.
+// patience is the timeout of commands that wait for whole clusters. It only ends hanging commands.
 var patience = wait.Limit.String()
 
-// featureGates of Cluster API, for images with Ignition.
+// featureGates are the feature gates of Cluster API that images with Ignition need.
 var featureGates = []string{"KubeadmBootstrapFormatIgnition"}
 
-// suite is the management plane shared by all tests.
+// suite is the management plane that all tests share.
 var suite struct {
 	plane  *simplane.Plane
 	tools  *toolchain.Toolchain
@@ -88,7 +89,7 @@ func run(m *testing.M) (int, error) {
 			Dir:          dir,
 			BinDir:       suite.binDir,
 			FeatureGates: featureGates,
-			ManagerArgs:  []string{"--drift-interval=20s"}, // only one of these tests causes drift
+			ManagerArgs:  []string{"--drift-interval=20s"}, // drift occurs in only one of these tests
 			Progress:     func(format string, args ...any) { fmt.Printf("e2e: "+format+"\n", args...) },
 		},
 		SimSpeed:  3,
@@ -130,13 +131,13 @@ type workload struct {
 	support int
 }
 
-// newWorkload creates the sample cluster under another name, with addresses from 127.20.<subnet>.0/24.
+// newWorkload creates the sample cluster under another name, with addresses in 127.20.<subnet>.0/24.
 func newWorkload(t *testing.T, name string, subnet int) *workload {
 	t.Helper()
 	return newChangedWorkload(t, name, subnet, func([]*unstructured.Unstructured) error { return nil })
 }
 
-// newChangedWorkload is newWorkload with changed objects.
+// newChangedWorkload is like newWorkload, but changes the objects before.
 func newChangedWorkload(
 	t *testing.T, name string, subnet int, change func([]*unstructured.Unstructured) error,
 ) *workload {
@@ -167,13 +168,13 @@ func newChangedWorkload(
 	return w
 }
 
-// prepare creates a namespace with the Secret and the ConfigMap of the engine.
+// prepare creates a namespace with the engine's Secret and ConfigMap.
 func prepare(t *testing.T, name string) *workload {
 	t.Helper()
 	return prepareIn(t, suite.plane, name)
 }
 
-// prepareIn is prepare in another plane, for the same engine.
+// prepareIn is like prepare for another plane with the same engine.
 func prepareIn(t *testing.T, plane *simplane.Plane, name string) *workload {
 	t.Helper()
 	w := &workload{t: t, plane: plane, namespace: "e2e-" + name, name: name}
@@ -201,7 +202,7 @@ func (w *workload) create(object client.Object) {
 	}
 }
 
-// eventually waits for a condition, unless a process of the management plane dies.
+// eventually waits until check returns no error. It fails if a process of the management plane ends.
 func (w *workload) eventually(what string, check func() error) {
 	w.t.Helper()
 	wait.For(w.t, what, func() error {
@@ -222,8 +223,8 @@ func (w *workload) cluster() (*clusterv1.Cluster, error) {
 	return &cluster, err
 }
 
-// expectMachines waits until the cluster is Available with this many running machines. It compares their descriptions
-// in Kubernetes, the workload cluster and the engine.
+// expectMachines waits until the cluster is Available with the given numbers of running machines. It compares their
+// descriptions in Kubernetes, the workload cluster and the engine.
 func (w *workload) expectMachines(controlPlanes, workers int) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -291,7 +292,7 @@ func (w *workload) expectMachines(controlPlanes, workers int) {
 	}
 }
 
-// runs returns an error describing why a machine is not running, or nil.
+// runs returns an error that describes why a machine does not run, or nil.
 func runs(m *clusterv1.Machine) error {
 	if m.Status.Phase != string(clusterv1.MachinePhaseRunning) ||
 		!conditions.IsTrue(m, clusterv1.MachineReadyCondition) {
@@ -321,7 +322,7 @@ func (w *workload) vms() map[string]engine.VM {
 	return out
 }
 
-// nodes returns the nodes of the workload cluster, read with Cluster API's kubeconfig.
+// nodes returns the nodes of the workload cluster. It reads them with Cluster API's kubeconfig.
 func (w *workload) nodes() map[string]corev1.Node {
 	w.t.Helper()
 	var secret corev1.Secret
@@ -376,7 +377,7 @@ func (w *workload) scale(controlPlanes, workers int32) {
 	})
 }
 
-// write changes the spec of a cluster.
+// write changes the specs of a cluster's objects.
 func (w *workload) write(change func(*controlplanev1.KubeadmControlPlane, *clusterv1.MachineDeployment)) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -399,7 +400,7 @@ func (w *workload) write(change func(*controlplanev1.KubeadmControlPlane, *clust
 	})
 }
 
-// delete deletes the cluster and checks for leftovers.
+// delete deletes the cluster and verifies that nothing is left.
 func (w *workload) delete() {
 	w.t.Helper()
 	ctx := context.Background()
@@ -538,7 +539,7 @@ func TestClustersAtOnce(t *testing.T) {
 	)
 }
 
-// planOfWhatRuns feeds a kubectl dump of the running cluster to olvmctl plan, like a user.
+// planOfWhatRuns passes a kubectl dump of the running cluster to olvmctl plan, as a user would.
 func (w *workload) planOfWhatRuns(t *testing.T) {
 	kubectl, err := suite.tools.Path("plane", "kubectl")
 	if err != nil {
@@ -573,7 +574,7 @@ func (w *workload) planOfWhatRuns(t *testing.T) {
 	check.Equal(t, "plan.Owners[0].Reasons[0]", plan.Owners[0].Reasons[0], "version v1.36.1 becomes v1.36.2")
 }
 
-// planOfDrift has an administrator rename a network interface. A plan must show this.
+// planOfDrift lets an administrator rename a network interface. A plan must show this change.
 func (w *workload) planOfDrift(t *testing.T) {
 	var vm engine.VM
 	for _, vm = range w.vms() {
@@ -611,8 +612,8 @@ type plannedMachine struct {
 	Changes                  []terraform.Change
 }
 
-// expectEmptyPlans has olvmctl plan each running machine from the manager's state. Only plans made entirely from
-// imports need the filter, so it is off here.
+// expectEmptyPlans lets olvmctl plan each running machine with the manager's state. The filter is off, because only
+// plans made entirely from imports need it.
 func (w *workload) expectEmptyPlans(machines int) {
 	w.t.Helper()
 	plan, code := w.plan(w.t, "", "--kubeconfig", w.plane.Kubeconfig, "-n", w.namespace)
@@ -621,7 +622,8 @@ func (w *workload) expectEmptyPlans(machines int) {
 	}
 }
 
-// plan returns olvmctl's plan of manifests, or of the running cluster without manifests, and its exit code.
+// plan returns olvmctl's plan and its exit code. The plan is for the given manifests, or without manifests for the
+// running cluster.
 func (w *workload) plan(t *testing.T, manifests string, more ...string) (out struct {
 	Machines []plannedMachine
 	Owners   []struct{ Replaced, Reasons []string }
@@ -664,7 +666,7 @@ func (w *workload) plan(t *testing.T, manifests string, more ...string) (out str
 	return out, code
 }
 
-// olvmctl runs the command for the cluster.
+// olvmctl runs the command for the cluster and returns its output.
 func (w *workload) olvmctl(args ...string) string {
 	w.t.Helper()
 	command := exec.CommandContext(
@@ -681,7 +683,8 @@ func (w *workload) olvmctl(args ...string) string {
 	return string(out)
 }
 
-// expectDescribed compares olvmctl's description of the cluster with the engine, and uses the kubeconfig from olvmctl.
+// expectDescribed compares olvmctl's description of the cluster with the engine. It also uses the kubeconfig that
+// olvmctl returns.
 func (w *workload) expectDescribed(controlPlanes, workers int) {
 	w.t.Helper()
 	type machine struct {
@@ -709,7 +712,7 @@ func (w *workload) expectDescribed(controlPlanes, workers int) {
 		for _, m := range owner.Children {
 			shown[owner.Kind]++
 
-			// a killed manager loses its count of runs
+			// A manager loses its count of runs when it is killed.
 			vm, ok := vms[m.Machine.VMID]
 			if !ok || vm.Name != m.Name || m.Machine.Phase != "Running" || m.Machine.Node == "" || m.Problem != "" ||
 				len(m.Machine.Addresses) != 1 || m.Machine.Terraform.StateSecretName == "" {

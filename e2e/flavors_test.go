@@ -24,19 +24,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// flavor is a shipped template and the peculiarities of its clusters.
+// flavor is a shipped template with the special properties of its clusters.
 type flavor struct {
 	name      string
 	subnet    int
 	variables map[string]string
-	// controlPlanes and workers are the expected machines. change changes the objects before they are applied.
+	// controlPlanes and workers are the expected numbers of machines. change changes the objects before the test
+	// applies them.
 	controlPlanes, workers int
-	// prepare creates the prerequisites of the cluster.
+	// prepare creates what the cluster requires.
 	prepare func(*workload)
-	// support is the number of VMs of its support services.
+	// support is the number of VMs in the cluster's support services.
 	support int
 	change  func(*unstructured.Unstructured)
-	// expect checks the running cluster, and gone the deleted one.
+	// expect checks the running cluster. gone checks what is left after its deletion.
 	expect, gone func(*workload)
 }
 
@@ -185,7 +186,7 @@ func TestFlavors(t *testing.T) {
 	}
 }
 
-// userData returns the engine's user data for the first VM with this part in its name.
+// userData returns the engine's user data of the first VM whose name contains part.
 func (w *workload) userData(part string) string {
 	w.t.Helper()
 
@@ -207,7 +208,8 @@ func (w *workload) userData(part string) string {
 	return ""
 }
 
-// driveOf returns the user data on the drive of a VM's last start. The engine itself keeps it until the VM is a node.
+// driveOf returns the user data on the drive of a VM's last start. The engine itself keeps this user data until the VM
+// is a node.
 func driveOf(ctx context.Context, vm string) (string, error) {
 	var drive struct {
 		UserData string `json:"userData"`
@@ -218,7 +220,7 @@ func driveOf(ctx context.Context, vm string) (string, error) {
 	return drive.UserData, err
 }
 
-// deliverToWorkers makes workers fetch their user data from the manager, on a network with DHCP.
+// deliverToWorkers makes workers fetch their user data from the manager. They are on a network with DHCP.
 func deliverToWorkers(object *unstructured.Unstructured) {
 	if object.GetKind() != "OLVMMachineTemplate" || !strings.HasSuffix(object.GetName(), "-md-0") {
 		return
@@ -229,7 +231,7 @@ func deliverToWorkers(object *unstructured.Unstructured) {
 	spec["olvmNetwork"] = map[string]any{"networkName": "leased", "vnicProfileName": "leased"}
 }
 
-// expectDelivered fails if the engine has user data it must not have.
+// expectDelivered fails if the engine has user data that it must not have.
 func (w *workload) expectDelivered() {
 	w.t.Helper()
 	if data := w.userData("md-0"); strings.Contains(data, "kubeadm") || !strings.Contains(data, `"replace"`) {
@@ -237,7 +239,7 @@ func (w *workload) expectDelivered() {
 	}
 }
 
-// expectDualStack compares the addresses of Nodes and the endpoint.
+// expectDualStack compares the addresses of Nodes and of the endpoint.
 func (w *workload) expectDualStack() {
 	w.t.Helper()
 
@@ -254,7 +256,7 @@ func (w *workload) expectDualStack() {
 	}
 }
 
-// prepareOIDC creates an authority and a connector.
+// prepareOIDC creates a certificate authority and a connector.
 func (w *workload) prepareOIDC() {
 	w.t.Helper()
 	certificate, key, err := servingcert.NewAuthority("tenant")
@@ -274,10 +276,10 @@ func (w *workload) prepareOIDC() {
 	}
 }
 
-// expectBalanced checks that the load balancers know the control plane.
+// expectBalanced verifies that the load balancers know the control plane's machines.
 func (w *workload) expectBalanced() { w.expectSupported("lb-api", "127.20.78.5", 2) }
 
-// expectSupported checks that a support service is serving, and listed by olvmctl.
+// expectSupported verifies that a support service serves, and that olvmctl lists it.
 func (w *workload) expectSupported(name, address string, machines int) {
 	w.t.Helper()
 	var asked infrav1alpha1.OLVMSupportServices
@@ -302,7 +304,7 @@ func (w *workload) expectSupported(name, address string, machines int) {
 	}
 }
 
-// expectSpread checks that each worker can run only on the hosts of its own failure domain.
+// expectSpread verifies that each worker can run only on hosts of its own failure domain.
 func (w *workload) expectSpread() {
 	w.t.Helper()
 	hosts, err := suite.engine.ListHosts(context.Background())
@@ -334,7 +336,7 @@ func (w *workload) expectSpread() {
 	}
 }
 
-// expectScalable acts like the cluster autoscaler: it reads the capacity of a machine and the limits, and sets
+// expectScalable acts like the cluster autoscaler. It reads the capacity of a machine and the limits, and sets the
 // replicas.
 func (w *workload) expectScalable() {
 	w.t.Helper()

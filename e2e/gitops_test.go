@@ -21,7 +21,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// TestClustersFromGit applies the example repository in a loop, like GitOps tools, and changes its objects in between.
+// TestClustersFromGit applies the example repository in a loop, like GitOps tools. Between these applications, it
+// changes the objects.
 func TestClustersFromGit(t *testing.T) {
 	t.Parallel()
 	w := prepare(t, "prod")

@@ -10,11 +10,11 @@ import (
 	"github.com/vincent-petithory/dataurl"
 )
 
-// expectFollowers checks the engine's user data for control plane guests. The data is Ignition of spec version 3.0, and
-// each node knows the earlier nodes from it.
+// expectFollowers checks the user data that the engine has for control plane guests. The data must be Ignition of spec
+// version 3.0. From it, each node must know the earlier nodes.
 func (w *workload) expectFollowers(subnet int) {
 	w.t.Helper()
-	known := map[int]bool{} // by the number of nodes
+	known := map[int]bool{} // by the number of known nodes
 	w.eventually("the user data of the control plane can be read", func() error {
 		for _, vm := range w.vms() {
 			if !strings.Contains(vm.Name, "control-plane") {
@@ -39,7 +39,7 @@ func (w *workload) expectFollowers(subnet int) {
 	}
 }
 
-// followed returns the number of control plane nodes named in a VM's user data.
+// followed returns the number of control plane nodes in a VM's user data.
 func (w *workload) followed(id string, subnet int) (int, error) {
 	data, err := driveOf(context.Background(), id)
 	if err != nil {

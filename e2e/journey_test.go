@@ -39,7 +39,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// journey is a user with a cluster file, olvmctl, a home folder and a separate engine.
+// journey is a user with a cluster file, olvmctl, a home folder and an own engine.
 type journey struct {
 	t          *testing.T
 	dir, file  string
@@ -48,12 +48,12 @@ type journey struct {
 	connection ovirtsim.Connection
 	engine     *engine.Client
 	env        []string
-	// log receives the progress messages of olvmctl.
+	// log receives olvmctl's progress messages.
 	log *os.File
 }
 
-// newJourney starts an engine. Its workload clusters use the API server of the plane behind. more are flags of the
-// simulator.
+// newJourney starts an engine. The engine's workload clusters use the API server of the plane behind. The parameter
+// more contains flags of the simulator.
 func newJourney(t *testing.T, behind *simplane.Plane, more ...string) *journey {
 	t.Helper()
 	j := &journey{t: t, dir: t.TempDir()}
@@ -66,7 +66,7 @@ func newJourney(t *testing.T, behind *simplane.Plane, more ...string) *journey {
 	path := filepath.Join(j.dir, "ovirtsim.json")
 	inventory := ovirtsim.DefaultInventory()
 	templates := &inventory.DataCenters[0].Templates
-	next := (*templates)[1] // an image with Ignition
+	next := (*templates)[1] // this image supports Ignition
 	next.Name, next.Kubernetes = "ock-1.37", "v1.37.0"
 	*templates = append(*templates, next)
 	content, err := yaml.Marshal(inventory)
@@ -191,7 +191,7 @@ providers:
 `, name, subnet, workers, j.namespace, j.connection.URL, j.connection.CAFile, more, machine(10), machine(20)))
 }
 
-// olvmctl runs the command and returns its exit code and output.
+// olvmctl runs the command, and returns its exit code and its output.
 func (j *journey) olvmctl(args ...string) (code int, out, problems string) {
 	j.t.Helper()
 
@@ -205,9 +205,9 @@ func (j *journey) olvmctl(args ...string) (code int, out, problems string) {
 	return command.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// command returns a call of olvmctl, not yet started.
+// command returns a call of olvmctl that is not started yet.
 func (j *journey) command(stdout, stderr io.Writer, args ...string) *exec.Cmd {
-	// runs even at the end of the test
+	// This also runs at the end of the test.
 	command := exec.CommandContext(
 		context.WithoutCancel(j.t.Context()),
 		filepath.Join(suite.binDir, "olvmctl"),
@@ -218,7 +218,7 @@ func (j *journey) command(stdout, stderr io.Writer, args ...string) *exec.Cmd {
 	return command
 }
 
-// does runs olvmctl, which must succeed.
+// does runs olvmctl and returns its output. The command must succeed.
 func (j *journey) does(args ...string) (out, problems string) {
 	j.t.Helper()
 	code, out, problems := j.olvmctl(args...)
@@ -229,7 +229,7 @@ func (j *journey) does(args ...string) (out, problems string) {
 	return out, problems
 }
 
-// vms returns the engine's VMs by ID, without the initial ones.
+// vms returns the engine's VMs by ID, without the VMs that exist from the beginning.
 func (j *journey) vms() map[string]engine.VM {
 	j.t.Helper()
 	list, err := j.engine.ListVMs(j.t.Context())
@@ -256,7 +256,7 @@ func (j *journey) change(texts ...string) {
 	j.write(filepath.Base(j.file), strings.NewReplacer(texts...).Replace(string(content)))
 }
 
-// chart writes a chart, and a list of add-ons with the chart and a value.
+// chart writes a chart. It also writes a list of add-ons with this chart and a value for it.
 func (j *journey) chart(name, text string) string {
 	j.t.Helper()
 	if err := os.MkdirAll(filepath.Join(j.dir, name, "templates"), 0o755); err != nil {
@@ -276,7 +276,8 @@ func (j *journey) chart(name, text string) string {
 	)
 }
 
-// neighbour creates another Cluster, waiting forever for its infrastructure. remove deletes it.
+// neighbour creates another Cluster, which waits for its infrastructure forever. The function remove deletes this
+// Cluster.
 func (j *journey) neighbour(in *simplane.Plane, namespace string) (remove func()) {
 	j.t.Helper()
 	err := in.Client.Create(j.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
@@ -311,7 +312,7 @@ func (j *journey) neighbour(in *simplane.Plane, namespace string) (remove func()
 	}
 }
 
-// expectRelease compares the objects of a chart, and the number of revisions of its release.
+// expectRelease checks the objects of a chart, and the number of revisions of its release.
 func (j *journey) expectRelease(in *simplane.Plane, text string, revisions int) {
 	j.t.Helper()
 	var made corev1.ConfigMap
@@ -330,7 +331,7 @@ func (j *journey) expectRelease(in *simplane.Plane, text string, revisions int) 
 	}
 }
 
-// expectUpgrade changes version and template in the cluster file, and waits until all machines are replaced.
+// expectUpgrade changes the version and the template in the cluster file, and waits until all machines are replaced.
 func (j *journey) expectUpgrade(kubeconfig string) {
 	j.t.Helper()
 	j.change("kubernetesVersion: 1.36.1", "kubernetesVersion: 1.37.0", "ock-1.36", "ock-1.37")
@@ -390,7 +391,7 @@ func (j *journey) expectUpgrade(kubeconfig string) {
 	}
 }
 
-// expectNoWarnings checks that our manager emitted no alarming events, because there was no problem.
+// expectNoWarnings verifies that our manager has recorded no warnings, because there was no problem.
 func (j *journey) expectNoWarnings(in *simplane.Plane) {
 	j.t.Helper()
 	var list eventsv1.EventList
@@ -416,7 +417,7 @@ func (j *journey) expectNoWarnings(in *simplane.Plane) {
 	}
 }
 
-// expectUpgradeStopsAtAnOldImage requests the next version but keeps the image, with a kubelet of the old version.
+// expectUpgradeStopsAtAnOldImage requests the next version, but keeps an image with a kubelet of the old version.
 func (j *journey) expectUpgradeStopsAtAnOldImage(kubeconfig string) {
 	j.t.Helper()
 	on := []string{j.name, "-n", j.namespace, "--kubeconfig", kubeconfig}
@@ -433,7 +434,7 @@ func (j *journey) expectUpgradeStopsAtAnOldImage(kubeconfig string) {
 	check.Contains(j.t, "the tree", out, "! OtherKubelet: ")
 }
 
-// expectRefusal starts the cluster with a wrong password. Its management cluster stays unchanged.
+// expectRefusal starts the cluster with a wrong password. The management cluster must stay unchanged.
 func (j *journey) expectRefusal(in *simplane.Plane) {
 	j.t.Helper()
 	secret := func() (out corev1.Secret) {
@@ -463,7 +464,7 @@ func (j *journey) expectRefusal(in *simplane.Plane) {
 	}
 }
 
-// foreignKubeconfig writes another cluster's kubeconfig in place of the cluster's own.
+// foreignKubeconfig writes the kubeconfig of another cluster in place of the cluster's own.
 func (j *journey) foreignKubeconfig() (path string) {
 	j.t.Helper()
 	if err := os.MkdirAll(filepath.Join(j.dir, ".kube"), 0o700); err != nil {
@@ -477,7 +478,7 @@ func (j *journey) foreignKubeconfig() (path string) {
 	)
 }
 
-// expectRest has delete remove the leftovers of an interrupted delete.
+// expectRest verifies that another delete removes what an interrupted delete has left.
 func (j *journey) expectRest(in *simplane.Plane) {
 	j.t.Helper()
 	j.name, j.namespace = "gone", "journey-gone"
@@ -520,7 +521,7 @@ func (j *journey) expectRest(in *simplane.Plane) {
 	}
 }
 
-// expectLogs checks the logs for the creating run of each machine.
+// expectLogs verifies that the logs contain each machine's run that created its VM.
 func (j *journey) expectLogs(kubeconfig string) {
 	j.t.Helper()
 	var tree struct {
@@ -553,7 +554,7 @@ func (j *journey) expectLogs(kubeconfig string) {
 	}
 }
 
-// expectBundle gathers all diagnostics of the cluster, and checks that they contain no secrets.
+// expectBundle collects all diagnostics of the cluster, and verifies that they contain no secrets.
 func (j *journey) expectBundle(in *simplane.Plane) {
 	j.t.Helper()
 	path := filepath.Join(j.dir, "bundle.tar.gz")
@@ -601,12 +602,12 @@ func (j *journey) expectBundle(in *simplane.Plane) {
 		}
 	}
 
-	if looked < 5 { // the password, and the keys of four authorities
+	if looked < 5 { // these are the password and the keys of four authorities
 		j.t.Errorf("%d secrets were looked for", looked)
 	}
 }
 
-// filesOf returns the files of an archive, by their paths in its folder.
+// filesOf returns the files in an archive by their paths in the archive's folder.
 func filesOf(t *testing.T, path string) map[string]string {
 	t.Helper()
 	file, err := os.Open(path)
@@ -633,7 +634,7 @@ func filesOf(t *testing.T, path string) map[string]string {
 	}
 }
 
-// TestTheJourney follows a newcomer from a cluster file to a self-managing cluster, and beyond.
+// TestTheJourney accompanies a new user from a cluster file to a cluster that manages itself, and beyond.
 func TestTheJourney(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster that manages itself, and upgrades it")
 	t.Parallel()
@@ -673,7 +674,7 @@ func TestTheJourney(t *testing.T) {
 	j.env = append(slices.Clone(env), "OLVM_CSI_USERNAME=storage@internal", "OLVM_CSI_PASSWORD=of-the-storage-driver")
 	out, problems := j.does("start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed",
 		"--timeout", patience, "--add-on", addOn, "--add-ons", list, "-o", "json")
-	j.env = env // the driver's folder stays
+	j.env = env // the folder for drivers stays
 	t.Log(problems)
 	var started struct {
 		Name, Kubeconfig, ManagementKubeconfig string
@@ -785,7 +786,8 @@ func TestTheJourney(t *testing.T) {
 	j.expectRest(suite.plane)
 }
 
-// expectManagerLogs checks the manager's log for lines about each machine. The manager is not a pod here.
+// expectManagerLogs verifies that the manager's log contains lines about each machine. In this test, the manager is not
+// a pod.
 func (j *journey) expectManagerLogs() {
 	j.t.Helper()
 
@@ -796,7 +798,7 @@ func (j *journey) expectManagerLogs() {
 	}
 }
 
-// expectScaledNumberIsKept scales the workers to zero, and starts the cluster with a file requesting one.
+// expectScaledNumberIsKept scales the workers to zero. Then it starts the cluster with a file that requests one worker.
 func (j *journey) expectScaledNumberIsKept() {
 	j.t.Helper()
 	j.does("scale", j.name, "-n", j.namespace, "--workers", "0", "--yes")
@@ -807,7 +809,7 @@ func (j *journey) expectScaledNumberIsKept() {
 	check.Equal(j.t, "VMs after a start with the file of before", len(j.vms()), 1)
 }
 
-// expectStartAfterDelete deletes the cluster, and starts it while its namespace is still being deleted.
+// expectStartAfterDelete deletes the cluster, and starts it again while the deletion of its namespace continues.
 func (j *journey) expectStartAfterDelete() {
 	j.t.Helper()
 	j.does("delete", j.name, "-n", j.namespace, "--preserve", "--timeout", patience, "--yes")
@@ -815,8 +817,8 @@ func (j *journey) expectStartAfterDelete() {
 	check.Contains(j.t, "what start waits for", problems, "namespace "+j.namespace+" is still being deleted")
 }
 
-// TestTheJourneyWithoutAManagementCluster has olvmctl run a local one, stop it, restart it with its content, and forget
-// it.
+// TestTheJourneyWithoutAManagementCluster lets olvmctl start a local management cluster, stop it, start it again with
+// its content, and forget it.
 func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 	t.Parallel()
 	j := newJourney(t, suite.plane)
@@ -864,8 +866,8 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 
 	j.expectScaledNumberIsKept()
 
-	// It recreates the cluster. TestStartWaitsForANamespaceThatIsBeingDeleted covers the same decision in the fast
-	// tier.
+	// This creates the cluster again. In the fast tier, TestStartWaitsForANamespaceThatIsBeingDeleted covers the same
+	// decision.
 	if !testing.Short() {
 		j.expectStartAfterDelete()
 	}
@@ -891,10 +893,10 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 	}
 }
 
-// shell matches a block of commands in a document, possibly within a list item.
+// shell matches a block of commands in a document, even inside a list item.
 var shell = regexp.MustCompile("(?ms)^( *)```sh\n(.*?)^ *```$")
 
-// commandsIn returns the blocks of commands in a document, one after the other.
+// commandsIn returns the blocks of commands in a document in their order.
 func commandsIn(text string) string {
 	var out strings.Builder
 
@@ -907,7 +909,7 @@ func commandsIn(text string) string {
 	return out.String()
 }
 
-// TestProgramsPrintTheirVersions runs each program of a release.
+// TestProgramsPrintTheirVersions runs each program of a release with its version command.
 func TestProgramsPrintTheirVersions(t *testing.T) {
 	for _, program := range []string{"manager", "ovirtsim", "terraform-provider-ovirt"} {
 		out, err := exec.CommandContext(t.Context(), filepath.Join(suite.binDir, program), "--version").CombinedOutput()
@@ -916,7 +918,7 @@ func TestProgramsPrintTheirVersions(t *testing.T) {
 	}
 }
 
-// TestTheQuickStart runs the commands of the document in a copy of the checkout's samples, in one shell.
+// TestTheQuickStart runs the commands of the document in one shell, in a copy of the checkout's samples.
 func TestTheQuickStart(t *testing.T) {
 	testenv.SkipInShort(t, "makes the clusters of the quick start")
 	t.Parallel()
@@ -940,7 +942,7 @@ func TestTheQuickStart(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// the commands are built already
+	// The commands of the project are already built.
 	command := exec.CommandContext(t.Context(), "bash", "-c", "make() { test \"$*\" = build; }\n"+script)
 	command.Dir, command.WaitDelay = dir, time.Minute
 	command.Env = append(
@@ -959,7 +961,7 @@ func TestTheQuickStart(t *testing.T) {
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	t.Cleanup(func() {
 		_ = stop.Run()
-		if command.Process != nil { // a failure leaves the simulator running, and the next run needs its address
+		if command.Process != nil { // after a failure, the simulator still runs, at the address of the next run
 			_ = syscall.Kill(-command.Process.Pid, syscall.SIGTERM)
 		}
 	})

@@ -17,10 +17,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// localDir is the folder of the local management cluster.
+// localDir returns the folder of the local management cluster.
 func (j *journey) localDir() string { return filepath.Join(j.dir, "capolvm", "local") }
 
-// processes returns the processes of the local management cluster: the names of their programs by ID.
+// processes returns the names of the programs in the local management cluster by process ID.
 func (j *journey) processes() map[int]string {
 	j.t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -39,7 +39,7 @@ func (j *journey) processes() map[int]string {
 		out[pid] = filepath.Base(program)
 	}
 
-	// Its main process mentions no file of the folder.
+	// The command line of the main process contains no file of the folder.
 	content, _ := os.ReadFile(filepath.Join(j.localDir(), "pid"))
 	if pid, err := strconv.Atoi(strings.TrimSpace(string(content))); err == nil {
 		line, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
@@ -51,7 +51,7 @@ func (j *journey) processes() map[int]string {
 	return out
 }
 
-// programs returns the names of the processes, sorted.
+// programs returns the sorted names of the running programs.
 func (j *journey) programs() []string {
 	j.t.Helper()
 

@@ -36,8 +36,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// oldCRD resembles the CRDs of Oracle's provider: their names, version, labels and status. It allows any fields; only
-// the failure domains are typed, as a map.
+// oldCRD is similar to the CRDs of Oracle's provider: it has their names, version, labels and status. It allows any
+// fields. Only the failure domains have a type, which is a map.
 const oldCRD = `apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
@@ -64,7 +64,7 @@ spec:
               failureDomains: {type: object, additionalProperties: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// oldDeployment is the key of the old provider's manager.
+// oldDeployment is the key of the Deployment with the old provider's manager.
 var oldDeployment = client.ObjectKey{Namespace: "cluster-api-provider-olvm", Name: "olvm-capi-controller-manager"}
 
 const (
@@ -72,19 +72,19 @@ const (
 	oldComment   = "made by the old provider"
 )
 
-// takeover is a cluster of another provider, and a user with the commands of docs/user/migration.md.
+// takeover is a cluster of another provider, and a user who runs the commands in docs/user/migration.md.
 type takeover struct {
 	*workload
 	dir string
 	env []string
-	// steps are the commands, by the number of the step or by the preceding word.
+	// steps are the commands by the number of their step, or by the word before them.
 	steps map[string]string
-	// net is the prefix of the addresses; addresses are the old provider's addresses by machine.
+	// net is the prefix of the addresses. addresses are the addresses that the old provider gives to machines.
 	net       string
 	addresses map[string]string
 }
 
-// newTakeover starts a management cluster with the old provider's CRDs instead of ours, and creates a cluster there.
+// newTakeover starts a management cluster with the old provider's CRDs instead of ours, and creates a cluster in it.
 func newTakeover(t *testing.T, name string, subnet int) *takeover {
 	t.Helper()
 	plane := secondPlane(t, "old", func(o *simplane.Options) { o.NoProvider = true })
@@ -121,7 +121,7 @@ func newTakeover(t *testing.T, name string, subnet int) *takeover {
 	return o
 }
 
-// readSteps reads the commands from the document, for this cluster.
+// readSteps reads the commands in the document, and adapts them to this cluster.
 func (o *takeover) readSteps() {
 	o.t.Helper()
 	root := suite.tools.Root()
@@ -182,7 +182,7 @@ func (o *takeover) readSteps() {
 	)
 }
 
-// does runs the commands of a step in one shell. It expects the exit code want, and returns the output.
+// does runs the commands of a step in one shell. It expects the exit code want, and returns the output of the commands.
 func (o *takeover) does(step string, want int, replace ...string) string {
 	o.t.Helper()
 	commands := strings.NewReplacer(replace...).Replace(o.steps[step])
@@ -238,7 +238,7 @@ func (o *takeover) installOldProvider() {
 	})
 }
 
-// says writes an object the way the old provider does: fields go into the object, and status into its status.
+// says writes an object in the way of the old provider. It merges fields into the object, and status into its status.
 func (o *takeover) says(object *unstructured.Unstructured, fields, status map[string]any) error {
 	fields["metadata"] = map[string]any{"finalizers": []any{oldFinalizer}}
 	status["ready"] = true
@@ -264,7 +264,7 @@ func (o *takeover) says(object *unstructured.Unstructured, fields, status map[st
 		o.plane.Client.Status().Patch(o.t.Context(), object, client.RawPatch(types.MergePatchType, mergeStatus)))
 }
 
-// old lists objects as stored, regardless of their shape.
+// old returns the stored objects of a kind, whatever fields they have.
 func (o *takeover) old(kind string) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(infrav1.GroupVersion.WithKind(kind))
@@ -273,8 +273,8 @@ func (o *takeover) old(kind string) ([]unstructured.Unstructured, error) {
 	return list.Items, err
 }
 
-// oldProvider replaces the old provider, because its source is not public. It creates a VM for each of Cluster API's
-// machines without one, and reports this.
+// oldProvider acts as the old provider, because that provider's source is not public. It creates a VM for each of
+// Cluster API's machines without one, and writes this into the machine's status.
 func (o *takeover) oldProvider() {
 	o.t.Helper()
 	o.eventually("the old provider has made all", func() error {
@@ -339,7 +339,7 @@ func (o *takeover) oldProvider() {
 	})
 }
 
-// makeOldVM creates the VM of a machine through the engine's API.
+// makeOldVM creates the VM of a machine with the engine's API.
 func (o *takeover) makeOldVM(object *unstructured.Unstructured) (id string, err error) {
 	ctx := o.t.Context()
 	var machine clusterv1.Machine
@@ -445,7 +445,7 @@ func (o *takeover) makeOldVM(object *unstructured.Unstructured) (id string, err 
 	return vm.ID.String(), suite.engine.StartVM(ctx, vm.ID, false)
 }
 
-// oldVMs returns the VMs of the machines by ID, regardless of their comments.
+// oldVMs returns the VMs of the machines by ID, whatever comments they have.
 func (o *takeover) oldVMs() map[string]engine.VM {
 	o.t.Helper()
 	all, err := suite.engine.ListVMs(o.t.Context())
@@ -464,7 +464,7 @@ func (o *takeover) oldVMs() map[string]engine.VM {
 	return out
 }
 
-// comment sets a VM's comment, like an administrator of the engine.
+// comment sets a VM's comment, as an administrator of the engine would.
 func (o *takeover) comment(id, text string) {
 	o.t.Helper()
 	if _, err := suite.engine.UpdateVM(o.t.Context(), engine.ID(id), &engine.VM{Comment: &text}); err != nil {
@@ -472,7 +472,7 @@ func (o *takeover) comment(id, text string) {
 	}
 }
 
-// walk runs the steps up to the plan, and returns the mark of each VM by the VM's ID.
+// walk runs the steps until the plan. It returns the mark of each VM by the VM's ID.
 func (o *takeover) walk() map[string]string {
 	o.t.Helper()
 	if out := o.does("1", 0); !strings.Contains(out, "v1beta2") {
@@ -538,7 +538,7 @@ func (o *takeover) requests() int {
 	return requests[len(requests)-1].Seq
 }
 
-// expectTouched compares the changes of VMs requested from the engine after a request, in any order.
+// expectTouched compares the requested changes of VMs since a request with the wanted ones, in any order.
 func (o *takeover) expectTouched(vms map[string]engine.VM, since int, want ...string) {
 	o.t.Helper()
 	var requests []ovirtsim.Request
@@ -561,7 +561,7 @@ func (o *takeover) expectTouched(vms map[string]engine.VM, since int, want ...st
 	}
 }
 
-// expectTaken waits until our manager controls each machine, and checks the machines and their VMs.
+// expectTaken waits until our manager controls each machine. Then it checks the machines and their VMs.
 func (o *takeover) expectTaken(before map[string]engine.VM, since int, touched ...string) {
 	o.t.Helper()
 	var machines infrav1.OLVMMachineList
@@ -606,7 +606,8 @@ func (o *takeover) expectTaken(before map[string]engine.VM, since int, touched .
 	o.does("7", 0)
 }
 
-// TestTakingOverVMs runs the commands of docs/user/migration.md unmodified: there, back, and there again.
+// TestTakingOverVMs runs the commands in docs/user/migration.md without changes: to this provider, back, and to this
+// provider again.
 func TestTakingOverVMs(t *testing.T) {
 	testenv.SkipInShort(t, "takes a cluster over from another provider, and gives it back")
 	t.Parallel()
@@ -620,7 +621,8 @@ func TestTakingOverVMs(t *testing.T) {
 	o.does("8", 0)
 	o.run()
 
-	// Their user data is removed, as for our own VMs: first the whole initialization, then the rest is written back.
+	// Their user data is removed as with our own VMs. The manager first removes the whole initialization, and then
+	// writes the rest of it back.
 	var forgotten []string
 	for id := range before {
 		forgotten = append(forgotten, "PUT /api/vms/"+id, "PUT /api/vms/"+id)
@@ -724,7 +726,7 @@ func TestTakingOverVMs(t *testing.T) {
 	o.delete()
 }
 
-// run starts our manager, because nothing runs the Deployment here.
+// run starts our manager, because nothing in this test runs the Deployment.
 func (o *takeover) run() {
 	o.t.Helper()
 	if err := o.plane.RunProvider(o.t.Context()); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// secondPlane starts another management plane for the same engine.
+// secondPlane starts another management plane with the same engine.
 func secondPlane(t *testing.T, name string, change ...func(*simplane.Options)) *simplane.Plane {
 	t.Helper()
 
@@ -45,7 +45,7 @@ func secondPlane(t *testing.T, name string, change ...func(*simplane.Options)) *
 	return plane
 }
 
-// move moves the cluster with clusterctl, and continues in the other plane.
+// move moves the cluster to another plane with clusterctl. The test continues in that plane.
 func (w *workload) move(to *simplane.Plane) {
 	w.t.Helper()
 	from := w.plane
@@ -73,7 +73,7 @@ func (w *workload) move(to *simplane.Plane) {
 	}
 }
 
-// expectSame compares the engine's VMs with the earlier ones: they are identical, and were not restarted.
+// expectSame verifies that the engine's VMs are the same as before, and that none has restarted.
 func (w *workload) expectSame(before map[string]engine.VM) {
 	w.t.Helper()
 	now := w.vms()

@@ -19,8 +19,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localplane"
 )
 
-// newNetworkedWorkload creates the sample cluster with other addresses. Control plane machines use an IP profile with
-// both families; workers use an InClusterIPPool. The user chooses the names of the machines.
+// newNetworkedWorkload creates the sample cluster with other sources of addresses. Control plane machines use an IP
+// profile with both families, and workers use an InClusterIPPool. The user chooses the names of the machines.
 func newNetworkedWorkload(t *testing.T, name string, subnet int) *workload {
 	t.Helper()
 	prefix := fmt.Sprintf("127.20.%d.", subnet)
@@ -105,7 +105,7 @@ func newNetworkedWorkload(t *testing.T, name string, subnet int) *workload {
 	})
 }
 
-// expectAddresses compares the addresses of each machine with their source and with its Node.
+// expectAddresses compares the addresses of each machine with their source and with those of its Node.
 func (w *workload) expectAddresses() {
 	w.t.Helper()
 	ctx := context.Background()
@@ -159,7 +159,7 @@ func (w *workload) expectAddresses() {
 	}
 }
 
-// expectNoClaims waits until the IPAM provider has all addresses back.
+// expectNoClaims waits until the IPAM provider has got all addresses back.
 func (w *workload) expectNoClaims() {
 	w.t.Helper()
 	w.eventually("all addresses are given back", func() error {

@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// TestAClusterOfTheClassComesUpOnAnImageOfOCK uses the variable ock in place of the flavor. The image is the strict
+// TestAClusterOfTheClassComesUpOnAnImageOfOCK uses the variable ock instead of the flavor. The image is the stricter
 // one: without other instructions, it creates its own cluster.
 func TestAClusterOfTheClassComesUpOnAnImageOfOCK(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster")
@@ -34,7 +34,8 @@ func TestAClusterOfTheClassComesUpOnAnImageOfOCK(t *testing.T) {
 	w.delete()
 }
 
-// expectWhatTheFlavorAsksFor compares the objects of the cluster with the flavor's, after defaulting by the API server.
+// expectWhatTheFlavorAsksFor compares the objects of the cluster with those of the flavor, after the API server has
+// added its defaults.
 func (w *workload) expectWhatTheFlavorAsksFor(flavor []*unstructured.Unstructured) {
 	w.t.Helper()
 
@@ -57,7 +58,7 @@ func (w *workload) expectWhatTheFlavorAsksFor(flavor []*unstructured.Unstructure
 				want.Spec.KubeadmConfigSpec)
 		case "KubeadmConfigTemplate":
 			want := complete(w, object, &bootstrapv1.KubeadmConfigTemplate{}).Spec.Template.Spec
-			// Labels distinguish the flavor's pools from the classes of machines.
+			// Labels distinguish the pools of the flavor, and likewise the classes of machines.
 			want.JoinConfiguration.NodeRegistration.KubeletExtraArgs[0].Value = new("node.cluster.x-k8s.io/class=default-worker")
 			got := w.workersTemplate()
 			check.Equal(w.t, "configuration of workers", got.Spec.Template.Spec, want)
@@ -71,7 +72,7 @@ func (w *workload) expectWhatTheFlavorAsksFor(flavor []*unstructured.Unstructure
 	check.Equal(w.t, "objects of the flavor", compared, 3)
 }
 
-// workersTemplate returns the topology controller's copy of the workers' KubeadmConfigTemplate.
+// workersTemplate returns the KubeadmConfigTemplate of the workers, as copied by the topology controller.
 func (w *workload) workersTemplate() bootstrapv1.KubeadmConfigTemplate {
 	w.t.Helper()
 
@@ -83,7 +84,7 @@ func (w *workload) workersTemplate() bootstrapv1.KubeadmConfigTemplate {
 	return list.Items[0]
 }
 
-// complete returns an object with the defaults of the API server and its webhooks.
+// complete returns an object with the defaults of the API server and of its webhooks.
 func complete[T client.Object](w *workload, object *unstructured.Unstructured, into T) T {
 	w.t.Helper()
 	check.Error(w.t, w.plane.Client.Create(w.t.Context(), object, client.DryRunAll), "")
@@ -92,7 +93,7 @@ func complete[T client.Object](w *workload, object *unstructured.Unstructured, i
 	return into
 }
 
-// only lists the objects in the cluster's namespace.
+// only returns the objects in the cluster's namespace.
 func only[T client.ObjectList](w *workload, into T) T {
 	w.t.Helper()
 	check.Error(w.t, w.plane.Client.List(w.t.Context(), into, client.InNamespace(w.namespace)), "")
@@ -100,7 +101,7 @@ func only[T client.ObjectList](w *workload, into T) T {
 	return into
 }
 
-// convert reads an object into its type.
+// convert converts an object to the type of into.
 func convert(t *testing.T, object *unstructured.Unstructured, into any) {
 	t.Helper()
 	check.Error(t, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into), "")

@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// place uses features of the ClusterClass beyond its template: failure domains by hosts, an IP profile and no affinity
-// groups. Workers use the second domain, a larger root disk and a data disk.
+// place uses features of the ClusterClass that its template does not use: failure domains by hosts, an IP profile, and
+// no affinity groups. Workers use the second domain, a larger root disk and a data disk.
 func place(t *testing.T, cluster *unstructured.Unstructured, subnet int) {
 	t.Helper()
 	change := func(path []string, apply func([]any) []any) {
@@ -83,7 +83,7 @@ func place(t *testing.T, cluster *unstructured.Unstructured, subnet int) {
 	})
 }
 
-// expectPlaced compares the VMs with the requests of place.
+// expectPlaced verifies that the VMs match the requests of place.
 func (w *workload) expectPlaced() {
 	w.t.Helper()
 	ctx := context.Background()

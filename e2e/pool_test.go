@@ -35,7 +35,7 @@ func poolVMs(t *testing.T, tag string, names ...string) map[string]bool {
 	return out
 }
 
-// takeFrom makes the machines of a template take their VMs from an inventory, and keep their addresses.
+// takeFrom makes the machines of a template use VMs from an inventory, and keep the addresses of these VMs.
 func takeFrom(template *unstructured.Unstructured, inventory string) error {
 	path := []string{"spec", "template", "spec"}
 	network, _, err := unstructured.NestedMap(template.Object, append(path, "virtualMachine", "network")...)
@@ -49,7 +49,7 @@ func takeFrom(template *unstructured.Unstructured, inventory string) error {
 	}, path...)
 }
 
-// inventoryOf returns an inventory of the VMs with a tag, for a cluster of the same engine.
+// inventoryOf returns an inventory of the VMs with a tag, for the engine of a cluster.
 func inventoryOf(cluster *unstructured.Unstructured, name, tag string) (*unstructured.Unstructured, error) {
 	server, _, err := unstructured.NestedMap(cluster.Object, "spec", "olvmOvirtAPIServer")
 	out := &unstructured.Unstructured{Object: map[string]any{
@@ -66,7 +66,7 @@ func inventoryOf(cluster *unstructured.Unstructured, name, tag string) (*unstruc
 	return out, err
 }
 
-// newPoolWorkload creates a cluster with VMs from two pools, one for each role.
+// newPoolWorkload creates a cluster whose VMs come from two pools, one for each role.
 func newPoolWorkload(t *testing.T, name string, subnet int) *workload {
 	t.Helper()
 	pools := map[string]string{name + "-control-plane": "masters", name + "-md-0": "workers"}
@@ -107,7 +107,7 @@ func newPoolWorkload(t *testing.T, name string, subnet int) *workload {
 	return w
 }
 
-// expectPool waits until each phase has this many VMs of an inventory. VMs without a machine are in reserve.
+// expectPool waits until each phase has the wanted number of VMs from an inventory. VMs without a machine are reserved.
 func (w *workload) expectPool(inventory string, want map[string]int) {
 	w.t.Helper()
 	w.eventually("the VMs of "+inventory, func() error {
@@ -139,7 +139,7 @@ func (w *workload) expectPool(inventory string, want map[string]int) {
 	})
 }
 
-// expectNodes waits until this many machines are running, each on a VM of a pool and with its node.
+// expectNodes waits until the given number of machines run. Each of them must be on a VM of a pool, and have its node.
 func (w *workload) expectNodes(count int, pool map[string]bool) {
 	w.t.Helper()
 	var machines clusterv1.MachineList
@@ -174,8 +174,8 @@ func (w *workload) expectNodes(count int, pool map[string]bool) {
 	}
 }
 
-// TestARolloutTakesTheStandby (row 49) runs a cluster on VMs of pools, with Cluster API's managers. A rollout of the
-// workers uses the reserved VM, and another one is reserved afterwards. Scaling down and deletion return VMs.
+// TestARolloutTakesTheStandby (row 49) runs a cluster on VMs from pools, with Cluster API's managers. A rollout of the
+// workers uses the reserved VM. Afterwards, another VM is reserved. Scaling down and deletion return VMs.
 func TestARolloutTakesTheStandby(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster of a pool")
 	t.Parallel()
@@ -241,7 +241,7 @@ func (w *workload) workerNames() map[string]bool {
 	return out
 }
 
-// expectAllDown checks that all VMs of pools exist, are powered off, and have no owner.
+// expectAllDown verifies that all VMs of the pools exist, are powered off, and have no owner.
 func (w *workload) expectAllDown(ids map[string]bool) {
 	w.t.Helper()
 	vms, err := suite.engine.ListVMs(context.Background())
@@ -261,8 +261,8 @@ func (w *workload) expectAllDown(ids map[string]bool) {
 	check.Equal(w.t, "VMs that are there", found, len(ids))
 }
 
-// TestAClusterClassTakesVMsFromInventories (row 42) creates a cluster of the shipped ClusterClass. Its machines take
-// their VMs from inventories, and keep one in reserve.
+// TestAClusterClassTakesVMsFromInventories (row 42) creates a cluster from the shipped ClusterClass. Its machines use
+// VMs from inventories, and one VM stays reserved.
 func TestAClusterClassTakesVMsFromInventories(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster of a pool")
 	t.Parallel()
@@ -317,7 +317,7 @@ func TestAClusterClassTakesVMsFromInventories(t *testing.T) {
 	w.delete()
 }
 
-// takeFromPools makes the machines of a Cluster with a topology take their VMs from inventories.
+// takeFromPools makes the machines of a Cluster with a topology use VMs from inventories.
 func takeFromPools(cluster *unstructured.Unstructured) error {
 	path := []string{"spec", "topology", "variables"}
 	variables, _, err := unstructured.NestedSlice(cluster.Object, path...)

@@ -21,20 +21,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// takeoverDocument contains the steps.
+// takeoverDocument is the document with the steps.
 const takeoverDocument = "docs/user/terraform-in-a-controller.md"
 
-// largerMemory is a worker's memory set by Terraform; the sample sets 16 GiB.
+// largerMemory is the memory that Terraform gives to a worker, in bytes. The sample sets 16 GiB.
 const largerMemory = 17 << 30
 
-// terraformUser follows the document in a shell.
+// terraformUser is a user who follows the document in a shell.
 type terraformUser struct {
 	*workload
 	dir string
 }
 
 // TestARunningClusterIsTakenOverAndGivenBack runs the commands of the document. Terraform reads the controllers' states
-// with its own backend, plans nothing, and changes a VM. Then the controllers continue with Terraform's state.
+// with its own backend, plans no change, and then changes a VM. Then the controllers continue with Terraform's state.
 func TestARunningClusterIsTakenOverAndGivenBack(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster to take it over with Terraform")
 	t.Parallel()
@@ -90,7 +90,7 @@ func (p terraformUser) stateOf(machine *infrav1.OLVMMachine) *tfstate.State {
 	return state
 }
 
-// expectNumbersRefused has Terraform report the machine names its backend rejects.
+// expectNumbersRefused verifies that Terraform reports those names of machines that its backend rejects.
 func (p terraformUser) expectNumbersRefused() {
 	p.t.Helper()
 	_, readable := tfstate.BackendSuffix("machine-0")
@@ -101,7 +101,7 @@ if terraform init 2>&1; then exit 1; fi`, p.namespace))
 	check.Contains(p.t, "Terraform", out, "secret_suffix must not end with '-<number>'")
 }
 
-// expectStateOfTerraform checks Terraform's state for the controllers' needs.
+// expectStateOfTerraform verifies that Terraform's state contains what the controllers need.
 func (p terraformUser) expectStateOfTerraform(machine *infrav1.OLVMMachine) {
 	p.t.Helper()
 	state := p.stateOf(machine)
@@ -110,8 +110,8 @@ func (p terraformUser) expectStateOfTerraform(machine *infrav1.OLVMMachine) {
 	check.Contains(p.t, "the state", string(state.Raw), "taken over")
 }
 
-// expectGoesOn waits until the controllers have reconciled a machine changed by Terraform. They report any difference
-// from the OLVMMachine, and do not undo it.
+// expectGoesOn waits until the controllers have reconciled a machine that Terraform has changed. They must report each
+// difference from the OLVMMachine, but must not undo it.
 func (p terraformUser) expectGoesOn(machine *infrav1.OLVMMachine) {
 	p.t.Helper()
 	j := &journey{t: p.t, namespace: p.namespace}
@@ -126,7 +126,7 @@ func (p terraformUser) expectGoesOn(machine *infrav1.OLVMMachine) {
 	check.Equal(p.t, "memory", ptr.Deref(vm.Memory, 0), largerMemory)
 }
 
-// documented runs the document's block with a text, for this cluster.
+// documented runs the block in the document that contains a text, adapted to this cluster.
 func (p terraformUser) documented(text string) string {
 	p.t.Helper()
 	blocks := testenv.CommandBlocks(testenv.ReadDocuments(p.t)[takeoverDocument])
@@ -140,7 +140,7 @@ func (p terraformUser) documented(text string) string {
 		"linux_amd64", runtime.GOOS+"_"+runtime.GOARCH).Replace(blocks[at]))
 }
 
-// shell runs commands with the programs of this test.
+// shell runs commands with the programs of this test, and returns their output.
 func (p terraformUser) shell(script string) string {
 	p.t.Helper()
 	kubectl, err := suite.tools.Path("plane", "kubectl")

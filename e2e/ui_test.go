@@ -23,7 +23,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// ui starts olvmctl ui in the namespace of the journey, and returns the printed URL. Ctrl-C ends it.
+// ui starts olvmctl ui in the namespace of the journey, and returns the URL that olvmctl prints. At the end of the
+// test, Ctrl-C ends olvmctl.
 func (j *journey) ui(args ...string) (url string) {
 	j.t.Helper()
 	read, write, err := os.Pipe()
@@ -45,8 +46,8 @@ func (j *journey) ui(args ...string) (url string) {
 	return strings.TrimSpace(line)
 }
 
-// TestThePageFollowsAManagementCluster watches a management cluster in a browser. Meanwhile a cluster is created, and
-// an administrator of the engine stops a VM.
+// TestThePageFollowsAManagementCluster shows a management cluster in a browser. Meanwhile, a user creates a cluster,
+// and an administrator of the engine stops a VM.
 func TestThePageFollowsAManagementCluster(t *testing.T) {
 	testenv.SkipInShort(t, "makes a cluster for a browser to look at")
 	t.Parallel()
@@ -100,7 +101,7 @@ func TestThePageFollowsAManagementCluster(t *testing.T) {
 	check.Length(t, "what the console has", v.ListComplaints(), 0)
 }
 
-// TestThePageHasTheRightsOfTheKubeconfig opens the page for users with limited rights, and with none.
+// TestThePageHasTheRightsOfTheKubeconfig opens the page for users with limited rights, and for users without rights.
 func TestThePageHasTheRightsOfTheKubeconfig(t *testing.T) {
 	t.Parallel()
 	j := newJourney(t, suite.plane)

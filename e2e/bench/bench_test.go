@@ -1,6 +1,7 @@
-// Package bench compares the cost of a machine for three contenders: our manager; the same REST calls in a native loop,
-// as the lower bound; and one Terraform with an installed provider per machine, as in other tools. All are measured in
-// one run, on one machine, against the same simulator. docs/operate/performance.md explains how to read the result.
+// Package bench compares the cost of a machine for three contenders. They are our manager, a native loop with the same
+// REST calls as the lower bound, and one Terraform with an installed provider per machine, as in other tools. One run
+// measures all of them on one host with the same simulator. docs/operate/performance.md explains how to read the
+// result.
 package bench
 
 import (
@@ -49,13 +50,13 @@ func TestMain(m *testing.M) {
 	}
 
 	if *output == "" {
-		os.Exit(m.Run()) // nothing is measured
+		os.Exit(m.Run()) // this run measures nothing
 	}
 
 	suite.Main(m, "bench", installProvider, nil)
 }
 
-// installProvider builds the provider into Terraform's plugin mirror.
+// installProvider builds the provider into the mirror from which Terraform installs plugins.
 func installProvider(ctx context.Context) error {
 	if err := suite.Tools.BuildProject(ctx, mirror(), "terraform-provider-ovirt"); err != nil {
 		return err
@@ -70,7 +71,7 @@ func mirror() string {
 	return filepath.Join(suite.Dir, "mirror", "registry.terraform.io", "ovirt", "ovirt", tfprovider.Version(), "linux_amd64")
 }
 
-// TestBenchmark is the whole suite.
+// TestBenchmark runs the whole benchmark.
 func TestBenchmark(t *testing.T) {
 	if *output == "" {
 		t.Skip("measures cost and proves nothing else: make bench runs it, with -json")
@@ -127,7 +128,8 @@ type report struct {
 	Machine  string `json:"machine"`
 	Date     string `json:"date"`
 	Executor string `json:"executor"`
-	// VersionCPU is the CPU time of the executor's version command in seconds: its bare start-up.
+	// VersionCPU is the CPU time of the executor's version command in seconds. It stands for the executor's start
+	// alone.
 	VersionCPU float64   `json:"versionCPUSeconds"`
 	Rounds     []round   `json:"rounds"`
 	Steady     *calm     `json:"steady,omitempty"`
@@ -137,33 +139,34 @@ type report struct {
 	Targets    []*target `json:"targets"`
 }
 
-// round is one contender creating and deleting this many machines.
+// round is the result of one contender that creates and deletes a number of machines.
 type round struct {
 	Contender string `json:"contender"`
 	Machines  int    `json:"machines"`
 	Create    effort `json:"create"`
 	Delete    effort `json:"delete"`
-	// Requested is from a Machine with bootstrap data to the engine's create call. Provisioned is from the VM being up
-	// to the machine being provisioned. Both are in seconds, and of the manager only.
+	// Requested is the time from a Machine with bootstrap data to the call that creates the VM in the engine.
+	// Provisioned is the time from when the VM is up until the machine is provisioned. Both are in seconds, and exist
+	// only for the manager.
 	Requested   *spread `json:"requestedSeconds,omitempty"`
 	Provisioned *spread `json:"provisionedAfterUpSeconds,omitempty"`
-	// Passes are the reconciles of OLVMMachines per create, and APICalls the manager's calls of the API server for
-	// each. Both are of the manager only.
+	// Passes is the number of reconciliations of OLVMMachines per creation. APICalls is the number of the manager's
+	// calls to the API server per creation. Both exist only for the manager.
 	Passes   float64 `json:"passesPerCreate,omitempty"`
 	APICalls float64 `json:"apiCallsPerCreate,omitempty"`
-	// BaseMiB is the memory without machines, and PeakMiB the maximum, including executors.
+	// BaseMiB is the memory without machines. PeakMiB is the maximum memory, including executors.
 	BaseMiB float64 `json:"baseMiB,omitempty"`
 	PeakMiB float64 `json:"peakMiB"`
 }
 
-// effort is the cost of this many machines.
+// effort is the cost of a number of machines.
 type effort struct {
 	Seconds float64 `json:"seconds"`
 	// PerSecond is in machines per second.
 	PerSecond float64 `json:"perSecond"`
-	// CPU is per machine in seconds, for all processes of the contender together.
+	// CPU is the CPU time per machine in seconds, of all processes of the contender together.
 	CPU float64 `json:"cpuSecondsPerMachine"`
-	// Executor is Terraform's part of CPU.
+	// Executor is the part of CPU that Terraform uses.
 	Executor float64 `json:"executorCPUSecondsPerMachine"`
 }
 
@@ -176,7 +179,7 @@ func newEffort(n int, took time.Duration, spent cpu) effort {
 	}
 }
 
-// target is a promise.
+// target is a value that the project promises.
 type target struct {
 	Name string  `json:"name"`
 	Most float64 `json:"most"`
@@ -227,12 +230,13 @@ func (r *report) find(contender string, machines int) *round {
 	return nil
 }
 
-// memoryBudget is the manager's budget for 500 machines at once, in MiB: itself, and four runs of 100 MiB.
+// memoryBudget is the manager's memory budget for 500 simultaneous machines in MiB. It covers the manager itself and
+// four runs of 100 MiB each.
 const memoryBudget = 600
 
-// judge compares the report with the targets. It skips parts not requested from this run. Some targets are known to be
-// missed, as explained in docs/operate/performance.md. These fail the run only if exceeded by more than the factor
-// times.
+// judge compares the report with the targets. It skips the parts that this run did not measure. Some targets are known
+// to be missed, as docs/operate/performance.md explains. These fail the run only if the result exceeds the target by
+// more than the factor times.
 func (r *report) judge(t *testing.T) {
 	t.Helper()
 	missed := func(name string, got, most, times float64) {
@@ -294,7 +298,7 @@ func (r *report) judge(t *testing.T) {
 	if s := r.Steady; s != nil {
 		promise("Terraform runs in the steady state", float64(s.Runs), 0)
 
-		// a resync renews names once
+		// a resync renews each name once
 		promise("engine calls per minute in the steady state, more than with one machine",
 			s.CallsPerMinute-s.CallsPerMinuteOfOne, 2)
 		promise("KiB per minute from the engine in the steady state", s.KiBPerMinute, kibPerMinute(s.Machines))
@@ -306,8 +310,8 @@ func (r *report) judge(t *testing.T) {
 	}
 }
 
-// kibPerMinute is the allowed traffic from the engine per minute. It includes a list of all VMs every ten minutes, at 8
-// KiB per VM, and a constant part.
+// kibPerMinute returns the allowed traffic from the engine in KiB per minute. It consists of a constant part, and of a
+// list of all VMs every ten minutes with 8 KiB per VM.
 func kibPerMinute(machines int) float64 { return 100 + 8*float64(machines)/10 }
 
 func (r *report) write(t *testing.T) {

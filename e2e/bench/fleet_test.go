@@ -14,31 +14,31 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// fleet is the cost of a manager with many idle machines, in many clusters on several engines. A manager created one
-// machine. The others are copies of it, including its objects in the API server and in the engine. Creating them all
-// would take longer than all other measurements.
+// fleet is the cost of a manager with many idle machines in many clusters on several engines. A manager created one of
+// these machines. The others are copies of it, including their objects in the API server and in the engine. To create
+// all of them would take longer than all other measurements.
 type fleet struct {
 	Machines int `json:"machines"`
 	Clusters int `json:"clusters"`
 	Engines  int `json:"engines"`
-	// Others are foreign VMs on the first engine.
+	// Others is the number of foreign VMs on the first engine.
 	Others int `json:"othersVMs"`
-	// Minutes is the time of the measurement.
+	// Minutes is the duration of the measurement.
 	Minutes float64 `json:"minutes"`
-	// ReadySeconds is the time from its start until the manager is ready. LookedSeconds is the time until it has
-	// reconciled each machine.
+	// ReadySeconds is the time from the manager's start until the manager is ready. LookedSeconds is the time from the
+	// start until the manager has reconciled each machine.
 	ReadySeconds  float64 `json:"readySeconds"`
 	LookedSeconds float64 `json:"lookedSeconds"`
-	// Runs are Terraform's, from the start on.
+	// Runs is the number of Terraform runs since the start.
 	Runs int `json:"terraformRuns"`
-	// Core is a share of one core.
+	// Core is the CPU time as a share of one core.
 	Core float64 `json:"core"`
-	// CallsPerMinute and KiBPerMinute are per engine.
+	// CallsPerMinute and KiBPerMinute are values for each engine.
 	CallsPerMinute []float64 `json:"engineCallsPerMinute"`
 	KiBPerMinute   []float64 `json:"engineKibPerMinute"`
-	// PassesPerMinute are the reconciles of machines.
+	// PassesPerMinute is the number of reconciliations of machines per minute.
 	PassesPerMinute float64 `json:"passesPerMinute"`
-	// KiBPerMachine is the excess over a manager without machines.
+	// KiBPerMachine is the memory that exceeds that of a manager without machines, per machine.
 	BaseMiB       float64 `json:"baseMiB"`
 	MiB           float64 `json:"MiB"`
 	KiBPerMachine float64 `json:"kibPerMachine"`
@@ -85,16 +85,16 @@ func (f *fleet) judge(promise func(name string, got, most float64)) {
 	}
 }
 
-// standing measures a manager with idle machines.
+// standing measures a manager whose machines are idle.
 func standing(t *testing.T, machines, clusters, engines, others int, long time.Duration) *fleet {
 	t.Helper()
 	out := &fleet{
 		Machines: machines, Clusters: clusters, Engines: engines, Others: others, Minutes: long.Minutes(),
 	}
-	// Drift checks are off, because each machine has one a day: they are runs with a known cost.
+	// Drift checks are off. They are runs with a known cost, and each machine has one a day.
 	s := newStage(t, append(profiling(), "--drift-interval=0")...)
 	defer func() { s.manager.Process.Stop(time.Minute) }()
-	time.Sleep(30 * time.Second) // settled
+	time.Sleep(30 * time.Second) // until the manager has settled
 	out.BaseMiB = memoryOf(s.manager.Process.PID())
 
 	specimen := makeSpecimen(t, s)
@@ -111,7 +111,7 @@ func standing(t *testing.T, machines, clusters, engines, others int, long time.D
 	return out
 }
 
-// restart starts the manager, and waits until it has reconciled each machine.
+// restart restarts the manager, and waits until the manager has reconciled each machine.
 func (h *herd) restart(t *testing.T, out *fleet) {
 	t.Helper()
 	s := h.specimen.stage
@@ -150,10 +150,10 @@ func (h *herd) restart(t *testing.T, out *fleet) {
 		t.Fatal("copies of machines are not taken for machines that are made")
 	}
 
-	time.Sleep(time.Minute) // the start is over, including garbage collection
+	time.Sleep(time.Minute) // until the start is over, including its garbage collection
 }
 
-// stand measures the cost of the machines while nothing happens.
+// stand measures the cost of the machines while nothing changes.
 func (h *herd) stand(t *testing.T, out *fleet, long time.Duration) {
 	t.Helper()
 	s := h.specimen.stage
@@ -195,7 +195,7 @@ func (h *herd) stand(t *testing.T, out *fleet, long time.Duration) {
 	h.expectUntouched(t)
 }
 
-// expectUntouched fails if the manager has written a machine, because every machine was already as desired.
+// expectUntouched fails if the manager has written a machine, because every machine was already in its desired state.
 func (h *herd) expectUntouched(t *testing.T) {
 	t.Helper()
 	var machines infrav1.OLVMMachineList

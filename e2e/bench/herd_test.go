@@ -36,18 +36,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// fleetEngine is an engine with counters of its requests.
+// fleetEngine is an engine that counts its requests.
 type fleetEngine struct {
 	sim *ovirtsim.Server
-	// ids are the IDs of the machines' components, by kind and name.
+	// ids are the IDs of the components of machines, by kind and name.
 	ids         map[string]string
 	calls, sent atomic.Int64
-	// kibs are KiB by request, to find their sources.
+	// kibs are the KiB of answers by request. They show where traffic comes from.
 	mu   sync.Mutex
 	kibs map[string]float64
 }
 
-// gate counts requests, and the bytes of their answers.
+// gate counts the requests and the bytes of their answers.
 func (e *fleetEngine) gate(engine http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		counting := &countingWriter{ResponseWriter: w}
@@ -73,7 +73,7 @@ func (w *countingWriter) Write(content []byte) (int, error) {
 	return w.ResponseWriter.Write(content)
 }
 
-// forget clears the recorded requests.
+// forget forgets the counted requests.
 func (e *fleetEngine) forget() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -92,7 +92,7 @@ func (e *fleetEngine) log(t *testing.T) {
 	}
 }
 
-// specimen is the original of the copied machines.
+// specimen is the machine from which all others are copied.
 type specimen struct {
 	*stage
 	cluster   *infrav1.OLVMCluster
@@ -100,17 +100,17 @@ type specimen struct {
 	olvm      *infrav1.OLVMMachine
 	bootstrap *corev1.Secret
 	state     *corev1.Secret
-	// document is the state, and files the applied configuration.
+	// document is the machine's state. files are the applied configuration.
 	document []byte
 	files    render.Files
-	// ids are like those of a fleetEngine.
+	// ids are in the form of those of a fleetEngine.
 	ids map[string]string
 }
 
-// specimenName occurs in no other copied text.
+// specimenName occurs nowhere else in the copied texts.
 const specimenName = "specimen-machine"
 
-// makeSpecimen has a manager create a machine, up to its node.
+// makeSpecimen lets a manager create a machine with its node.
 func makeSpecimen(t *testing.T, s *stage) *specimen {
 	t.Helper()
 	out := &specimen{stage: s, olvm: s.site.CreateMachine(specimenName, bySubnet)}
@@ -130,7 +130,7 @@ func makeSpecimen(t *testing.T, s *stage) *specimen {
 
 	s.site.UpdateStatus(out.machine)
 	s.site.ExpectCondition(out.olvm, infrav1.UserDataRemovedCondition, "True/"+infrav1.UserDataRemovedReason)
-	time.Sleep(time.Second) // the status is written
+	time.Sleep(time.Second) // until the status is written
 	get(t, out.olvm)
 	get(t, out.machine)
 	out.cluster = &infrav1.OLVMCluster{ObjectMeta: s.site.NewMeta("demo")}
@@ -153,7 +153,7 @@ func makeSpecimen(t *testing.T, s *stage) *specimen {
 	return out
 }
 
-// idsOf returns the IDs of the machines' components, because they differ between engines.
+// idsOf returns the IDs of the components of machines, because these differ between engines.
 func idsOf(t *testing.T, site *testsite.Site) map[string]string {
 	t.Helper()
 	session := site.NewSession()
@@ -276,7 +276,7 @@ func (s *specimen) address(t *testing.T) string {
 	return ""
 }
 
-// herd is the set of copies: clusters in separate namespaces, with machines.
+// herd is the set of all copies: clusters in separate namespaces, with machines.
 type herd struct {
 	specimen *specimen
 	client   client.Client
@@ -297,7 +297,7 @@ type herdMachine struct {
 	olvm                *infrav1.OLVMMachine
 }
 
-// newHerd creates the objects with UIDs known to the engines.
+// newHerd creates those objects whose UIDs the engines must know.
 func newHerd(t *testing.T, s *specimen, machines, clusters, engines int) *herd {
 	t.Helper()
 	config := rest.CopyConfig(suite.API.Config)
@@ -331,7 +331,7 @@ func newHerd(t *testing.T, s *specimen, machines, clusters, engines int) *herd {
 	return h
 }
 
-// each runs a function for all clusters, a few at once.
+// each calls a function for all clusters, for a few of them in parallel.
 func (h *herd) each(t *testing.T, do func(context.Context, *herdCluster) error) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())
@@ -346,7 +346,7 @@ func (h *herd) each(t *testing.T, do func(context.Context, *herdCluster) error) 
 	}
 }
 
-// create creates an object, and then its status as set by status, unless status is nil.
+// create creates an object. If status is not nil, it then writes the status that this function sets.
 func (h *herd) create(ctx context.Context, object client.Object, status func()) error {
 	object.SetResourceVersion("")
 	object.SetUID("")
@@ -379,7 +379,7 @@ func (h *herd) writeCluster(ctx context.Context, c *herdCluster) error {
 	})
 }
 
-// writeMachines writes the machines' objects of the API server, except for their states.
+// writeMachines writes the objects of the machines to the API server, except their states.
 func (h *herd) writeMachines(ctx context.Context, c *herdCluster) error {
 	for _, m := range c.machines {
 		secret := h.specimen.bootstrap.DeepCopy()
@@ -407,7 +407,7 @@ func (h *herd) writeMachines(ctx context.Context, c *herdCluster) error {
 	return nil
 }
 
-// copied returns the specimen's OLVMMachine adapted to a copy, with all facts about the copy known so far.
+// copied returns the specimen's OLVMMachine as that of a copy, with everything known about the copy so far.
 func (h *herd) copied(c *herdCluster, m *herdMachine) (*infrav1.OLVMMachine, error) {
 	text, err := yaml.Marshal(h.specimen.olvm)
 	if err != nil {
@@ -435,7 +435,7 @@ func (h *herd) writeOLVMMachine(
 	return err
 }
 
-// writeStatus writes the status in place of the manager, including the observed generation.
+// writeStatus writes the status that the manager would write, including the observed generation.
 func (h *herd) writeStatus(ctx context.Context, c *herdCluster, m *herdMachine) error {
 	like, err := h.copied(c, m)
 	if err != nil {
@@ -454,7 +454,7 @@ type replacer struct{ *strings.Replacer }
 
 func (r replacer) bytes(text []byte) []byte { return []byte(r.Replace(string(text))) }
 
-// replacer adapts texts about the specimen to a copy.
+// replacer returns a replacer that turns texts about the specimen into texts about a copy.
 func (h *herd) replacer(c *herdCluster, m *herdMachine) replacer {
 	s := h.specimen
 	pairs := []string{
@@ -478,7 +478,8 @@ func (h *herd) replacer(c *herdCluster, m *herdMachine) replacer {
 	return replacer{strings.NewReplacer(pairs...)}
 }
 
-// onlyHost leaves the specimen's host as the only one of a data center, because a machine's status contains its name.
+// onlyHost removes all hosts of a data center except that of the specimen, because a machine's status contains the
+// host's name.
 func (h *herd) onlyHost(center *ovirtsim.DataCenter) {
 	for i := range center.Clusters {
 		center.Clusters[i].Hosts = slices.DeleteFunc(center.Clusters[i].Hosts, func(host ovirtsim.Host) bool {
@@ -487,7 +488,8 @@ func (h *herd) onlyHost(center *ovirtsim.DataCenter) {
 	}
 }
 
-// startEngines starts the engines with the VMs of the machines, and with this many foreign VMs on the first.
+// startEngines starts the engines with the VMs of the machines, and with the given number of foreign VMs on the first
+// engine.
 func (h *herd) startEngines(t *testing.T, others int) {
 	t.Helper()
 
@@ -529,7 +531,8 @@ func (h *herd) startEngines(t *testing.T, others int) {
 	}
 }
 
-// connect writes the missing objects for the manager: states, and the OLVMClusters with the connections to the engines.
+// connect writes the objects that the manager still needs: states, and OLVMClusters with the connections to the
+// engines.
 func (h *herd) connect(ctx context.Context, c *herdCluster) error {
 	for _, m := range c.machines {
 		if err := h.writeState(ctx, c, m); err != nil {

@@ -34,19 +34,20 @@ const (
 // boots is the boot time of the simulator's VMs.
 const boots = 60 * time.Millisecond
 
-// stage is a site with a manager, and the observed times of its machines.
+// stage is a site with a manager. It records the times of events for each machine.
 type stage struct {
 	site    *testsite.Site
 	manager *testsite.Manager
-	calls   atomic.Int64 // of the engine
-	// created, requested, provisioned and gone hold times by machine name; started holds times by VM ID.
+	calls   atomic.Int64 // to the engine
+	// created, requested, provisioned and gone hold times by the name of the machine. started holds times by the ID of
+	// the VM.
 	created, requested, provisioned, gone times
 	started                               times
 }
 
 var vmName = regexp.MustCompile(`<name>([^<]+)</name>`)
 
-// gate records the times of requests to create and to start VMs.
+// gate records the times of requests that create and start VMs.
 func (s *stage) gate(engine http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.calls.Add(1)
@@ -66,7 +67,7 @@ func (s *stage) gate(engine http.Handler) http.Handler {
 	})
 }
 
-// spacious returns the simulator's inventory, with hosts large enough for all machines.
+// spacious returns the simulator's inventory with hosts that have enough room for all machines.
 func spacious() ovirtsim.Inventory {
 	inventory := ovirtsim.DefaultInventory()
 	for i := range inventory.DataCenters {
@@ -89,7 +90,7 @@ func newStage(t *testing.T, args ...string) *stage {
 	return newStageOf(t, spacious(), args...)
 }
 
-// newStageOf is newStage with another inventory of the engine.
+// newStageOf is like newStage, but the engine has another inventory.
 func newStageOf(t *testing.T, inventory ovirtsim.Inventory, args ...string) *stage {
 	t.Helper()
 	s := &stage{}
@@ -111,7 +112,7 @@ func newStageOf(t *testing.T, inventory ovirtsim.Inventory, args ...string) *sta
 	return s
 }
 
-// watch records the times at which machines are provisioned and gone.
+// watch records when machines are provisioned and when they are gone.
 func (s *stage) watch(t *testing.T) {
 	t.Helper()
 	watching, err := client.NewWithWatch(suite.API.Config, client.Options{Scheme: suite.API.Scheme})
@@ -139,13 +140,13 @@ func (s *stage) watch(t *testing.T) {
 	}()
 }
 
-// bySubnet provides enough addresses for all machines.
+// bySubnet gives the machines a subnet with enough addresses for all of them.
 func bySubnet(spec *infrav1.OLVMMachineSpec) {
 	ipv4 := spec.VirtualMachine.Network.IPv4
 	ipv4.Subnet, ipv4.IPAddresses = "10.16.0.0/16", []string{"10.16.1.0-10.16.9.255"}
 }
 
-// ask creates this many machines at once.
+// ask creates several machines at the same time.
 func (s *stage) ask(from, to int) []*infrav1.OLVMMachine {
 	out := make([]*infrav1.OLVMMachine, to-from)
 	var group sync.WaitGroup
@@ -168,7 +169,7 @@ func (s *stage) ask(from, to int) []*infrav1.OLVMMachine {
 	return out
 }
 
-// await waits until an event has happened to this many machines.
+// await waits until an event has occurred for n machines.
 func await(t *testing.T, what string, m *times, n int) {
 	t.Helper()
 
@@ -185,7 +186,7 @@ func (s *stage) pids() []int {
 	return slices.Concat(s.manager.ListExecutors(), s.manager.ListProviders(), []int{s.manager.Process.PID()})
 }
 
-// up returns the boot time of each machine's VM.
+// up returns the times at which the VMs of the machines have booted.
 func (s *stage) up() *times {
 	out := &times{}
 
@@ -204,12 +205,12 @@ func (s *stage) up() *times {
 	return out
 }
 
-// manager creates and deletes machines with our manager.
+// manager measures our manager while it creates and deletes machines.
 func manager(t *testing.T, n int) round {
 	t.Helper()
 	s := newStage(t, profiling()...)
 	defer s.manager.Process.Stop(time.Minute)
-	time.Sleep(2 * time.Second) // the effects of the start are over
+	time.Sleep(2 * time.Second) // until the effects of the start are over
 	out := round{Contender: ours, Machines: n, BaseMiB: memoryOf(s.manager.Process.PID())}
 	memory := watchMemory(s.pids)
 	profiled := takeProfile(t, "profile?seconds=15", fmt.Sprintf("manager-%d.pprof", n))
@@ -243,7 +244,7 @@ func manager(t *testing.T, n int) round {
 	return out
 }
 
-// quiet waits until no run is active or queued: the last machine is provisioned shortly before its run ends.
+// quiet waits until no run is active or queued, because the last machine is provisioned shortly before its run ends.
 func (s *stage) quiet(t *testing.T) {
 	t.Helper()
 
@@ -253,7 +254,7 @@ func (s *stage) quiet(t *testing.T) {
 	})
 }
 
-// passesAndCalls returns the reconciles of OLVMMachines, and the manager's calls of the API server.
+// passesAndCalls returns the number of reconciliations of OLVMMachines, and of the manager's calls to the API server.
 func (s *stage) passesAndCalls(t *testing.T) (passes, calls float64) {
 	t.Helper()
 	families := s.manager.ScrapeMetrics(t)
@@ -262,7 +263,8 @@ func (s *stage) passesAndCalls(t *testing.T) (passes, calls float64) {
 		`controller="olvmmachine"`), testsite.SumSeries(families["rest_client_requests_total"])
 }
 
-// runs returns the number of finished Terraform runs, except for drift checks, because each machine has one a day.
+// runs returns the number of finished Terraform runs. It does not count drift checks, because each machine has one a
+// day.
 func (s *stage) runs(t *testing.T) int {
 	t.Helper()
 	family := s.manager.ScrapeMetrics(t)["capolvm_terraform_runs_total"]

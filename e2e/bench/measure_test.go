@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// ticks is the number of the kernel's CPU time ticks per second.
+// ticks is the number of ticks per second in which the kernel counts CPU time.
 const ticks = 100
 
-// cpu is CPU time in seconds: of a process, and of its finished children.
+// cpu is the CPU time in seconds of a process, and of its finished children.
 type cpu struct{ self, children float64 }
 
 func (c cpu) minus(before cpu) cpu { return cpu{c.self - before.self, c.children - before.children} }
@@ -29,7 +29,7 @@ func cpuOf(pid int) cpu {
 		return cpu{}
 	}
 
-	// utime, stime, cutime and cstime are the fields 14 to 17. The second field, comm, may contain any characters.
+	// The fields 14 to 17 are utime, stime, cutime and cstime. The second field, comm, may contain any characters.
 	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
 	seconds := func(a, b string) float64 {
 		x, _ := strconv.Atoi(a)
@@ -40,8 +40,8 @@ func cpuOf(pid int) cpu {
 	return cpu{self: seconds(fields[11], fields[12]), children: seconds(fields[13], fields[14])}
 }
 
-// cpuOfManager returns the CPU time of a manager. It includes the provider, a running process, and Terraform's finished
-// processes.
+// cpuOfManager returns the CPU time of a manager in seconds. It includes the provider, which is a running process, and
+// Terraform, whose processes have finished.
 func cpuOfManager(pid int) cpu {
 	out := cpuOf(pid)
 
@@ -65,7 +65,7 @@ func cpuOfManager(pid int) cpu {
 	return out
 }
 
-// parentOf returns the ID of a process's parent, or 0 if the process has ended.
+// parentOf returns the process ID of a process's parent, or 0 if the process has ended.
 func parentOf(pid int) int {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -77,8 +77,8 @@ func parentOf(pid int) int {
 	return parent
 }
 
-// memoryOf returns the private memory of a process in MiB, without the pages of its program, shared by all its
-// processes.
+// memoryOf returns the private memory of a process in MiB. It does not count the pages of the program, because all
+// processes share them.
 func memoryOf(pid int) float64 {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -99,7 +99,7 @@ func memoryOf(pid int) float64 {
 	return total
 }
 
-// peak watches the memory of processes until stopped.
+// peak watches the memory of processes until it is stopped.
 type peak struct {
 	stop chan struct{}
 	done chan struct{}
@@ -135,7 +135,7 @@ func (p *peak) end() float64 {
 	return p.most
 }
 
-// versionCPU returns the CPU time of the executor's version command in seconds, as the mean of many runs.
+// versionCPU returns the mean CPU time of the executor's version command in seconds, over many runs.
 func versionCPU(t *testing.T) float64 {
 	t.Helper()
 	const times = 20
@@ -154,7 +154,8 @@ func versionCPU(t *testing.T) float64 {
 	return total.Seconds() / times
 }
 
-// rusage returns the CPU time of this process or of its children in seconds, and the peak memory of one in MiB.
+// rusage returns the CPU time in seconds of this process or of its children. It also returns the peak memory of one of
+// them in MiB.
 func rusage(who int) (cpu, mib float64) {
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(who, &usage); err != nil {
@@ -214,7 +215,7 @@ func (m *times) len() int {
 	return len(m.at)
 }
 
-// since returns the time of each event since its counterpart in before.
+// since returns the time between each event and the same name's event in before.
 func (m *times) since(before *times) []time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()

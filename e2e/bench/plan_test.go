@@ -25,18 +25,18 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// changesPlanned is olvmctl plan's exit code for a plan with changes.
+// changesPlanned is the exit code of olvmctl plan for a plan with changes.
 const changesPlanned = 2
 
-// preview is the cost of olvmctl plan for this many new machines.
+// preview is the cost of olvmctl plan for a number of new machines.
 type preview struct {
 	Machines int     `json:"machines"`
 	Seconds  float64 `json:"seconds"`
-	// CPU is in seconds of processor time. Unlike Seconds, it does not depend on other load of the machine.
+	// CPU is the CPU time in seconds. Unlike Seconds, it does not depend on other load of the host.
 	CPU float64 `json:"cpuSeconds"`
 }
 
-// plan has olvmctl plan a MachineDeployment, from a file with all its prerequisites.
+// plan lets olvmctl plan a MachineDeployment from a file with everything that it requires.
 func plan(t *testing.T, n int) *preview {
 	t.Helper()
 	bin := filepath.Join(suite.Dir, "bin")
@@ -76,7 +76,7 @@ func plan(t *testing.T, n int) *preview {
 	return &preview{Machines: n, Seconds: took.Seconds(), CPU: used.Seconds()}
 }
 
-// deployment returns a MachineDeployment of this many machines, with its templates.
+// deployment returns a MachineDeployment with its templates and the given number of machines.
 func deployment(s *testsite.Site, n int) []client.Object {
 	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.NewMeta("workers")}
 	template.Spec.Template.Spec = s.MachineSpec()
@@ -101,7 +101,7 @@ func deployment(s *testsite.Site, n int) []client.Object {
 	return []client.Object{template, workers, config}
 }
 
-// manifest returns a file of objects.
+// manifest returns the content of a file with objects.
 func manifest(t *testing.T, objects []client.Object) []byte {
 	t.Helper()
 	var out bytes.Buffer

@@ -20,33 +20,34 @@ import (
 )
 
 const (
-	// claimants is the number of clusters claiming at once, and machinesEach the number of machines in each.
+	// claimants is the number of clusters that claim VMs at the same time. machinesEach is the number of machines in
+	// each of them.
 	claimants    = 20
 	machinesEach = 5
 )
 
-// claiming is the cost of giving the machines of many clusters VMs from one pool.
+// claiming is the cost of giving VMs from one pool to the machines of many clusters.
 type claiming struct {
 	VMs      int `json:"vms"`
 	Clusters int `json:"clusters"`
 	Machines int `json:"machines"`
-	// Listed is the time to create the OLVMInventoryVMs. Claimed is the time from the first machine until the engine
-	// has confirmed all claims. Both are in seconds.
+	// Listed is the time until the OLVMInventoryVMs are created. Claimed is the time from the first machine until the
+	// engine has confirmed all claims. Both are in seconds.
 	Listed  float64 `json:"listedSeconds"`
 	Claimed float64 `json:"claimedSeconds"`
-	// APICalls and EngineCalls are all the manager's calls in this time, per claim.
+	// APICalls and EngineCalls are the numbers of all calls that the manager makes in this time, per claim.
 	APICalls    float64 `json:"apiCallsPerClaim"`
 	EngineCalls float64 `json:"engineCallsPerClaim"`
 }
 
-// String returns a line for humans.
+// String describes the cost in one line for users.
 func (c *claiming) String() string {
 	return fmt.Sprintf("%d clusters with %d machines on a pool of %d VMs: listed in %.1f s, all claimed in %.1f s, "+
 		"%.1f API calls and %.1f engine calls per claim",
 		c.Clusters, c.Machines, c.VMs, c.Listed, c.Claimed, c.APICalls, c.EngineCalls)
 }
 
-// poolOf returns the simulator's inventory with this many VMs tagged pool.
+// poolOf returns the simulator's inventory with a number of VMs that have the tag pool.
 func poolOf(vms int) ovirtsim.Inventory {
 	site := spacious()
 	site.Tags = append(site.Tags, "pool")
@@ -65,7 +66,7 @@ func poolOf(vms int) ovirtsim.Inventory {
 	return site
 }
 
-// claims has clusters claim machines of one pool at once.
+// claims lets clusters claim VMs of one pool for their machines at the same time.
 func claims(t *testing.T, vms int) *claiming {
 	t.Helper()
 	s := newStageOf(t, poolOf(vms))
@@ -98,7 +99,7 @@ func claims(t *testing.T, vms int) *claiming {
 	return out
 }
 
-// awaitVMs waits until this many OLVMInventoryVMs satisfy wanted.
+// awaitVMs waits until wanted is true for the given number of OLVMInventoryVMs.
 func (s *stage) awaitVMs(t *testing.T, what string, n int, wanted func(*infrav1alpha1.OLVMInventoryVM) bool) {
 	t.Helper()
 
@@ -123,7 +124,7 @@ func (s *stage) awaitVMs(t *testing.T, what string, n int, wanted func(*infrav1a
 	}
 }
 
-// claimant creates a cluster with machines waiting for VMs of the pool, and no other objects.
+// claimant creates a cluster whose machines wait for VMs of the pool. It creates no other objects.
 func (s *stage) claimant(t *testing.T, name string) {
 	t.Helper()
 	meta := func(of string) metav1.ObjectMeta {

@@ -10,7 +10,7 @@ import (
 
 const profilerAddress = "127.0.0.1:16060"
 
-// profiling returns the manager's flags for profiles, if requested.
+// profiling returns the manager's flags for profiles, if the user requests profiles.
 func profiling() []string {
 	if *profile == "" {
 		return nil
@@ -19,7 +19,8 @@ func profiling() []string {
 	return []string{"--profiler-address=" + profilerAddress}
 }
 
-// takeProfile writes a profile of the manager to a file, if requested. The returned function waits for it.
+// takeProfile writes a profile of the manager to a file, if the user requests profiles. The returned function waits
+// until the profile is written.
 func takeProfile(t *testing.T, what, name string) (wait func()) {
 	t.Helper()
 	if *profile == "" {

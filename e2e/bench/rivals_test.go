@@ -21,13 +21,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// rivalEnv holds the job of a rival. A rival is this program in a separate process, to measure its CPU time.
+// rivalEnv is the environment variable with the job of a rival. A rival is this program in a separate process, so that
+// its CPU time is measurable.
 const rivalEnv = "CAPOLVM_BENCH_RIVAL"
 
-// atOnce is the number of machines a rival works on concurrently, equal to our manager's concurrent runs.
+// atOnce is the number of machines on which a rival works in parallel. It equals our manager's number of parallel runs.
 const atOnce = 4
 
-// job is a rival's job.
+// job is the job of a rival.
 type job struct {
 	Contender string
 	Machines  int
@@ -77,7 +78,7 @@ func runRival(t *testing.T, contender string, n int) round {
 	return out
 }
 
-// rival creates and deletes machines, and prints the round.
+// rival creates and deletes machines, and prints the resulting round.
 func rival(text string) error {
 	var j job
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
@@ -117,7 +118,7 @@ func rival(text string) error {
 	_, child := rusage(syscall.RUSAGE_CHILDREN)
 	out.PeakMiB = self
 	if child > 0 {
-		// of the two processes, Terraform and its provider, only the larger one is counted
+		// of Terraform and its provider, this counts only the process with more memory
 		out.PeakMiB += child * min(atOnce, float64(j.Machines))
 	}
 
@@ -130,7 +131,7 @@ func allCPU() cpu {
 	return cpu{self, children}
 }
 
-// each does the work for each machine, several at once.
+// each calls work for each machine, with several calls in parallel.
 func each(n int, work func(name string) error) error {
 	var group sync.WaitGroup
 
@@ -153,7 +154,7 @@ func each(n int, work func(name string) error) error {
 	return <-failed
 }
 
-// plainMachine returns the same machine as the manager's.
+// plainMachine returns a machine that equals those of the manager.
 func plainMachine(session *engine.Client, config engine.Config) (render.Machine, error) {
 	ctx := context.Background()
 	dc, err := session.FindDataCenter(ctx, "Default")
@@ -207,7 +208,7 @@ func plainMachine(session *engine.Client, config engine.Config) (render.Machine,
 	}, nil
 }
 
-// natively makes the calls of a machine's life directly.
+// natively returns functions that make the calls of a machine's life directly.
 func natively(session *engine.Client, machine render.Machine) (create, remove func(name string) error) {
 	ctx := context.Background()
 	var mu sync.Mutex
@@ -278,7 +279,7 @@ func natively(session *engine.Client, machine render.Machine) (create, remove fu
 	return create, remove
 }
 
-// forking runs one Terraform per step in a folder of each machine, with the provider from a mirror.
+// forking returns functions that run one Terraform per step in each machine's folder, with the provider from a mirror.
 func (j job) forking(machine render.Machine) (create, remove func(name string) error) {
 	home := filepath.Join(j.Dir, "home")
 	rc := filepath.Join(j.Dir, "terraformrc")

@@ -11,28 +11,28 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// calm is the cost of a manager with idle machines.
+// calm is the cost of a manager whose machines are idle.
 type calm struct {
 	Machines int     `json:"machines"`
 	Minutes  float64 `json:"minutes"`
-	// Runs are Terraform's. CallsPerMinute are the engine's; CallsPerMinuteOfOne are with one machine. Core is a share
-	// of one core.
+	// Runs is the number of Terraform runs. CallsPerMinute is the number of calls to the engine, and
+	// CallsPerMinuteOfOne is this number with one machine. Core is the CPU time as a share of one core.
 	Runs                int     `json:"terraformRuns"`
 	CallsPerMinute      float64 `json:"engineCallsPerMinute"`
 	CallsPerMinuteOfOne float64 `json:"engineCallsPerMinuteOfOneMachine"`
 	Core                float64 `json:"core"`
-	// KiBPerMinute is the traffic from the engine.
+	// KiBPerMinute is the traffic from the engine in KiB per minute.
 	KiBPerMinute float64 `json:"engineKibPerMinute"`
-	// KiBPerMachine is the excess over a manager without machines.
+	// KiBPerMachine is the memory that exceeds that of a manager without machines, per machine.
 	BaseMiB       float64 `json:"baseMiB"`
 	MiB           float64 `json:"MiB"`
 	KiBPerMachine float64 `json:"kibPerMachine"`
-	// ReadySeconds is the time from a restart until the manager is ready. RestartSeconds is the time until every
-	// machine is reconciled.
+	// ReadySeconds is the time from a restart until the manager is ready. RestartSeconds is the time from a restart
+	// until the manager has reconciled every machine.
 	ReadySeconds   float64 `json:"readySeconds"`
 	RestartSeconds float64 `json:"restartSeconds"`
 	RestartRuns    int     `json:"restartTerraformRuns"`
-	// RestartKiBPerMachine is KiBPerMachine of the restarted manager, which did not create the machines.
+	// RestartKiBPerMachine is KiBPerMachine after a restart, because the restarted manager did not create the machines.
 	RestartKiBPerMachine float64 `json:"restartKibPerMachine"`
 }
 
@@ -52,10 +52,10 @@ func (c *calm) String() string {
 	)
 }
 
-// steadyState creates many machines, leaves them alone, and restarts the manager.
+// steadyState creates many machines, leaves them idle, and then restarts the manager.
 func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	t.Helper()
-	// Drift checks are off, because each machine has one a day: they are runs with a known cost.
+	// Drift checks are off. They are runs with a known cost, and each machine has one a day.
 	s := newStage(t, append(profiling(), "--drift-interval=0")...)
 	defer func() { s.manager.Process.Stop(time.Minute) }()
 	pid := s.manager.Process.PID()
@@ -66,7 +66,7 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 		time.Sleep(of)
 		return float64(s.calls.Load()-before) / of.Minutes()
 	}
-	time.Sleep(window) // settled, without machines
+	time.Sleep(window) // settled without machines
 	out.BaseMiB = memoryOf(pid)
 	s.ask(0, 1)
 	await(t, "provisioned", &s.provisioned, 1)
@@ -76,7 +76,7 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	s.ask(1, n)
 	await(t, "provisioned", &s.provisioned, n)
 	s.quiet(t)
-	time.Sleep(time.Minute) // the creation is over, including garbage collection
+	time.Sleep(time.Minute) // until the creation is over, including its garbage collection
 	takeProfile(t, "heap", "heap-steady.pprof")()
 	received := func() float64 {
 		return testsite.SumSeries(s.manager.ScrapeMetrics(t)["capolvm_engine_received_bytes_total"]) / 1024
@@ -133,7 +133,7 @@ func steadyState(t *testing.T, n int, long time.Duration) *calm {
 	return out
 }
 
-// looks returns the number of successful passes over machines.
+// looks returns the number of successful reconciliations of machines.
 func (s *stage) looks(t *testing.T) float64 {
 	t.Helper()
 	family := s.manager.ScrapeMetrics(t)["controller_runtime_reconcile_total"]

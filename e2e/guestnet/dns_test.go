@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 )
 
-// resolve queries a server for the addresses of a name from the client. It returns none for an unknown name.
+// resolve asks a server for the addresses of a name, from the client. It returns no addresses for an unknown name.
 func (l *lan) resolve(server netip.Addr, name string) ([]string, error) {
 	resolver := net.Resolver{
 		PreferGo:     true,
@@ -37,8 +37,8 @@ func (l *lan) resolve(server netip.Addr, name string) ([]string, error) {
 	return out, err
 }
 
-// TestEachNodeKnowsTheNamesOfItsCluster has two control planes and a worker with addresses of both families. The only
-// name server of their network does not know the cluster.
+// TestEachNodeKnowsTheNamesOfItsCluster uses two control plane nodes and a worker with addresses of both families. The
+// only name server on their network does not know the cluster.
 func TestEachNodeKnowsTheNamesOfItsCluster(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "d", "10.99.0.5", 71, bootstrap.NoLoadBalancer)
@@ -86,7 +86,7 @@ func TestEachNodeKnowsTheNamesOfItsCluster(t *testing.T) {
 		}
 	}
 
-	// One node holds both addresses of the endpoint, and API servers are behind both.
+	// One node holds both addresses of the endpoint, and API servers answer at both.
 	holder := c.held()
 	out := l.in(holder.namespace, "ip", "-oneline", "address", "show", "dev", "enp1s0")
 	if !strings.Contains(out, " fd00:99::5/") {

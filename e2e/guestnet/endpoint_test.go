@@ -24,7 +24,8 @@ func newCluster(l *lan, name, endpoint string, router int, balancer bootstrap.Lo
 	return c
 }
 
-// answers waits until the endpoint answers. It returns the name of the answering node and the time taken.
+// answers waits until the endpoint answers. It returns the name of the node that answers, and the time until the
+// answer.
 func (c *cluster) answers(by ...string) (string, time.Duration) {
 	c.lan.t.Helper()
 	got := ""
@@ -39,7 +40,7 @@ func (c *cluster) answers(by ...string) (string, time.Duration) {
 	return got, took
 }
 
-// held waits until exactly one node has the endpoint's address.
+// held waits until exactly one node has the endpoint's address, and returns the node.
 func (c *cluster) held() *node {
 	c.lan.t.Helper()
 	var out *node
@@ -54,7 +55,7 @@ func (c *cluster) held() *node {
 	return out
 }
 
-// TestTheEndpointMovesWhenItsHolderDies has three control planes, next to a second cluster on the same network.
+// TestTheEndpointMovesWhenItsHolderDies uses three control plane nodes, and a second cluster on the same network.
 func TestTheEndpointMovesWhenItsHolderDies(t *testing.T) {
 	l := newLAN(t)
 	a := newCluster(l, "a", "10.99.0.5", 51, bootstrap.NoLoadBalancer)
@@ -73,7 +74,7 @@ func TestTheEndpointMovesWhenItsHolderDies(t *testing.T) {
 		})
 	}
 
-	// A node's reaction to a new peer may move the address once.
+	// When a node learns of a new peer, the address may move once.
 	l.eventually("the addresses stay", func() error {
 		before, other := a.held(), b.held()
 		time.Sleep(4 * time.Second)
@@ -88,7 +89,7 @@ func TestTheEndpointMovesWhenItsHolderDies(t *testing.T) {
 		t.Errorf("%s answers, and %s holds the address", by, first.name)
 	}
 
-	first.fail() // only its API server
+	first.fail() // only the API server of the node fails
 	_, took := a.answers()
 	t.Logf("%s: the endpoint answers again %.1f s after the API server of its holder ended", first.name, took.Seconds())
 	second := a.held()
@@ -111,8 +112,8 @@ func TestTheEndpointMovesWhenItsHolderDies(t *testing.T) {
 	a.held()
 }
 
-// TestAnAddressHasOneHolderWhileNodesJoin adds nodes with API servers running before the others know them. Their
-// addresses are lower and higher than the holder's, because VRRP decides by address.
+// TestAnAddressHasOneHolderWhileNodesJoin adds nodes whose API servers run before the other nodes know them. Their
+// addresses are lower and higher than that of the holder, because VRRP decides by address.
 func TestAnAddressHasOneHolderWhileNodesJoin(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "c", "10.99.0.5", 51, bootstrap.NoLoadBalancer)
@@ -134,7 +135,7 @@ func TestAnAddressHasOneHolderWhileNodesJoin(t *testing.T) {
 			}
 		}
 	}
-	watch(6 * time.Second) // longer than VRRP waits for a master
+	watch(6 * time.Second) // longer than VRRP waits for a holder
 
 	for _, n := range joined {
 		c.list(n)
@@ -149,9 +150,9 @@ func TestAnAddressHasOneHolderWhileNodesJoin(t *testing.T) {
 
 		return nil
 	})
-	c.held() // a reload may move it to another one, never to two
+	c.held() // a reload may move the address to another node, but never to two
 	first.off()
-	_, took := c.answers() // they join in after a while
+	_, took := c.answers() // the API servers join after a while
 	t.Logf("the endpoint answers again %.1f s after the only node that had been there for long was switched off",
 		took.Seconds())
 }
@@ -176,9 +177,9 @@ func TestLoadBalancersFollowTheControlPlane(t *testing.T) {
 			l.eventually("all know each other", func() error { return c.knowEachOther(all, test.config) })
 			l.eventually("all API servers get connections", func() error { return c.spread(all) })
 
-			third.fail() // its load balancer keeps running, with the other servers
+			third.fail() // the load balancer of the node keeps running, with the other servers
 
-			for range 20 { // even before a health check notices
+			for range 20 { // even before a health check notices the failure
 				c.expectAnswer(first.name, second.name)
 			}
 
@@ -195,8 +196,9 @@ func TestLoadBalancersFollowTheControlPlane(t *testing.T) {
 	}
 }
 
-// expectAnswer queries the endpoint once. If a load balancer cannot reach its chosen API server, it chooses another
-// one, invisibly to the client. The test tolerates only an address moving meanwhile, and a machine too busy to answer.
+// expectAnswer sends one request to the endpoint. If a load balancer cannot reach the API server that it has chosen, it
+// chooses another one without the client's knowledge. The test tolerates only that the address moves meanwhile, or that
+// the host is too busy to answer.
 func (c *cluster) expectAnswer(names ...string) {
 	t := c.lan.t
 	t.Helper()
@@ -223,8 +225,8 @@ func (n *node) nameOf() string {
 	return n.name
 }
 
-// knowEachOther returns an error for a configuration with other nodes than these. balancer is the configuration file of
-// the load balancer, if any.
+// knowEachOther returns an error if a configuration contains other nodes than these. The parameter balancer is the
+// configuration file of the load balancer, or "".
 func (c *cluster) knowEachOther(nodes []*node, balancer string) error {
 	for _, n := range nodes {
 		peers, backends := n.config("keepalived/keepalived.conf"), n.config(balancer)
@@ -244,7 +246,7 @@ func (c *cluster) knowEachOther(nodes []*node, balancer string) error {
 	return nil
 }
 
-// spread returns an error for a node without connections, and for an unexpected node with one.
+// spread returns an error if a node gets no connections, or if an unexpected node gets one.
 func (c *cluster) spread(nodes []*node) error {
 	seen := map[string]int{}
 
@@ -268,8 +270,8 @@ func (c *cluster) spread(nodes []*node) error {
 	return nil
 }
 
-// TestJoinedNodesTakeOverAnAddressWithoutAHolder switches off the holder as soon as the others are listed. They have
-// not yet learned, through the endpoint, that they are control plane nodes.
+// TestJoinedNodesTakeOverAnAddressWithoutAHolder turns the holder off as soon as the cluster lists the others. At this
+// time, the others have not yet learned through the endpoint that they are control plane nodes.
 func TestJoinedNodesTakeOverAnAddressWithoutAHolder(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "j", "10.99.0.6", 52, bootstrap.NoLoadBalancer)
@@ -288,7 +290,7 @@ func TestJoinedNodesTakeOverAnAddressWithoutAHolder(t *testing.T) {
 		c.list(n)
 	}
 
-	_, took := c.answers() // they read the nodes, and wait until the others have too
+	_, took := c.answers() // each node reads the list, and waits until the others have read it, too
 	t.Logf("the endpoint answers %.1f s after its holder was switched off", took.Seconds())
 	c.held()
 }

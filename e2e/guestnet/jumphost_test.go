@@ -24,10 +24,10 @@ import (
 
 // keyPair is an SSH key.
 type keyPair struct {
-	// private is in OpenSSH's format, and public is a line of authorized_keys.
+	// private is in OpenSSH's format. public is a line of authorized_keys.
 	private []byte
 	public  string
-	// file contains the private key.
+	// file is the path of the file with the private key.
 	file string
 }
 
@@ -45,7 +45,7 @@ func newKey(t *testing.T, name string) keyPair {
 	return out
 }
 
-// ssh runs a command on the jump host, or on a host behind it, with a key.
+// ssh runs a command with a key, on the jump host or on a host behind it.
 func (s *site) ssh(key keyPair, user string, command ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
@@ -62,7 +62,7 @@ func (s *site) ssh(key keyPair, user string, command ...string) (string, error) 
 	return string(out), nil
 }
 
-// fakeHosts replaces the engine's side, covered by controllers/support_test.go.
+// fakeHosts replaces the handler of requests to the engine. The file controllers/support_test.go covers the real one.
 type fakeHosts struct{}
 
 func (fakeHosts) List(_ context.Context, jumpHost client.ObjectKey) (string, error) {
@@ -81,7 +81,7 @@ func (fakeHosts) Console(context.Context, client.ObjectKey, string) (string, err
 	return "[virt-viewer]\ntype=vnc\n", nil
 }
 
-// sshNode starts a node with sshd. The key logs in as root.
+// sshNode starts a node with sshd. The key allows logins as root.
 func (s *site) sshNode(name, address string, key keyPair) {
 	t := s.lan.t
 	t.Helper()
@@ -97,7 +97,7 @@ func (s *site) sshNode(name, address string, key keyPair) {
 	t.Cleanup(n.off)
 }
 
-// TestAJumpHostLetsItsUsersIn (row 53) has real sshd on a jump host and on a node.
+// TestAJumpHostLetsItsUsersIn (row 53) runs a real sshd on a jump host and on a node.
 func TestAJumpHostLetsItsUsersIn(t *testing.T) {
 	l := newLAN(t, "sshd", "ssh")
 	s := newSupported(l, "j")
@@ -147,8 +147,8 @@ func TestAJumpHostLetsItsUsersIn(t *testing.T) {
 		"getent hosts cp-1":                     "10.99.0.11",
 		"cat $KUBECONFIG":                       "kind: Config\n",
 		"touch /etc/capolvm/jump/keys/x":        "Permission denied",
-		// sshd sends output and errors in two streams without a common order. The machine merges them for whole
-		// comparisons.
+		// sshd sends output and errors in two streams without a common order. Here, the node merges them, so the test
+		// can compare the whole text.
 		"host list":                                "asked by j-jump-host-0\n",
 		"host reboot cp-1":                         "cp-1 reboots\n",
 		"host console cp-1 && cat cp-1.vv":         "[virt-viewer]\ntype=vnc\n",
@@ -165,7 +165,7 @@ func TestAJumpHostLetsItsUsersIn(t *testing.T) {
 		}
 	}
 
-	// Keys and machines come and go.
+	// Users change keys, and machines come and go.
 	of.Spec.JumpHost.AuthorizedKeys = []string{late.public}
 	configure(support.Node{Name: "cp-2", Address: netip.MustParseAddr("10.99.0.11")})
 	l.eventually("the later key logs in", func() error {

@@ -40,27 +40,27 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// needs are the programs of the images used by the tests.
+// needs are the programs that the tests need from the images.
 var needs = []string{"keepalived", "haproxy", "nginx", "curl", "ip", "unshare"}
 
 // lan is an isolated network with a client on it.
 type lan struct {
 	t      *testing.T
 	dir    string
-	prefix string // of the names of network namespaces
+	prefix string // prefix of the names of network namespaces
 	bridge string
 	client string
-	// manager is the namespace of the manager, or "" without one.
+	// manager is the network namespace of the manager, or "" without a manager.
 	manager string
-	// kubectl and coredns are paths.
+	// kubectl and coredns are the paths of these programs.
 	kubectl, coredns string
 	made             int
 }
 
-// lans counts the networks, because the names of their namespaces are global.
+// lans counts the networks, for unique names of their namespaces on the host.
 var lans atomic.Int32
 
-// newLAN creates a bridge in a network namespace. It skips the test without the rights, or if a program is missing.
+// newLAN creates a bridge in a network namespace. It skips the test if it lacks the rights, or if a program is missing.
 func newLAN(t *testing.T, more ...string) *lan {
 	t.Helper()
 	testenv.SkipInShort(t, "runs keepalived, haproxy and the like in network namespaces")
@@ -95,7 +95,7 @@ func newLAN(t *testing.T, more ...string) *lan {
 	return l
 }
 
-// tool returns the path of a module's tool, and builds it if necessary.
+// tool returns the path of a tool in a module, and builds the tool if necessary.
 func (l *lan) tool(module, name string) string {
 	l.t.Helper()
 	tools, err := toolchain.New()
@@ -115,7 +115,7 @@ func (l *lan) tool(module, name string) string {
 	return path
 }
 
-// namespace creates a network namespace, removed at the end of the test.
+// namespace creates a network namespace. The end of the test removes it.
 func (l *lan) namespace(name string) string {
 	l.t.Helper()
 	name = l.prefix + "-" + name
@@ -125,10 +125,11 @@ func (l *lan) namespace(name string) string {
 	return name
 }
 
-// v6 returns the IPv6 address paired with an IPv4 address on the network.
+// v6 returns the IPv6 address that belongs to an IPv4 address on the network.
 func v6(address string) string { return "fd00:99::" + address[strings.LastIndex(address, ".")+1:] }
 
-// connect plugs a namespace into the bridge as enp1s0, with an IPv4 address and its paired IPv6 address.
+// connect connects a namespace to the bridge as enp1s0. The interface has an IPv4 address and the IPv6 address that
+// belongs to it.
 func (l *lan) connect(namespace, address string) {
 	l.t.Helper()
 	l.made++
@@ -157,20 +158,21 @@ func run(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// ask returns the body of the response from a host and port to the client, or "" without an answer for a while.
+// ask sends a request from the client to a host and port, and returns the body of the response. It returns "" if there
+// is no answer for a while.
 func (l *lan) ask(endpoint string) string {
 	body, _ := l.request(endpoint, 5*time.Second)
 	return body
 }
 
-// errNoAnswer is the error of a request unanswered in time, perhaps because this machine is busy. Other errors come
-// from the other side: it refused or closed the connection.
+// errNoAnswer is the error of a request without an answer in time, perhaps because this host is busy. Other errors come
+// from the other side, which refused or closed the connection.
 var errNoAnswer = errors.New("no answer in time")
 
 // timedOut is curl's exit code for a timeout.
 const timedOut = 28
 
-// request returns the body of the response from a host and port to the client.
+// request sends a request from the client to a host and port, and returns the body of the response.
 func (l *lan) request(endpoint string, patience time.Duration) (string, error) {
 	out, err := exec.Command("ip", "netns", "exec", l.client, "curl", "--silent", "--show-error", "--insecure",
 		"--max-time", fmt.Sprint(patience.Seconds()), "https://"+endpoint+"/readyz").Output()
@@ -186,21 +188,21 @@ func (l *lan) request(endpoint string, patience time.Duration) (string, error) {
 	return string(out), err
 }
 
-// cluster is a workload cluster, reduced to its endpoint.
+// cluster is a workload cluster that consists only of its endpoint.
 type cluster struct {
 	lan      *lan
 	name     string
 	endpoint netip.Addr
 	services bootstrap.APIEndpoint
 	ingress  *bootstrap.VirtualAddress
-	// domain is the domain of the nodes' own DNS, or "" for none.
+	// domain is the domain of the DNS on the nodes, or "" without such a DNS.
 	domain string
-	// joining reports that nodes have just joined, rather than long ago.
+	// joining reports that nodes have just joined, instead of long ago.
 	joining bool
 
 	mu    sync.Mutex
 	nodes []*node
-	// applied are objects applied by nodes, by path.
+	// applied are the objects that nodes have applied, by their paths.
 	applied map[string][]byte
 }
 
@@ -213,19 +215,19 @@ type node struct {
 	root      string
 	process   *exec.Cmd
 	worker    bool
-	// unlisted reports that the cluster does not yet list it as a control plane node.
+	// unlisted reports that the cluster does not list the node as a control plane node yet.
 	unlisted bool
 	server   *httptest.Server
 }
 
-// list makes the cluster list a node in its control plane, as kubeadm join does at its end.
+// list makes the cluster list a node as part of its control plane, as kubeadm join does at its end.
 func (c *cluster) list(n *node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n.unlisted = false
 }
 
-// start runs a control plane node from its user data, with the names of the existing nodes.
+// start runs a control plane node from its user data. The data contains the names of the existing nodes.
 func (c *cluster) start(address string) *node {
 	c.lan.t.Helper()
 	return c.startNode(address, false)
@@ -307,8 +309,8 @@ func (n *node) install(guest bootstrap.Guest) {
 // hostNamed returns a guest with only a host name.
 func hostNamed(name string) bootstrap.Guest { return bootstrap.Guest{HostName: name} }
 
-// installUserData writes the files of a cloud-config merged with the guest's configuration, and the prerequisites of
-// its commands.
+// installUserData writes the files of a cloud-config merged with the guest's configuration. It also prepares what the
+// commands of the cloud-config need.
 func (n *node) installUserData(stock []byte, guest bootstrap.Guest) {
 	t := n.cluster.lan.t
 	t.Helper()
@@ -371,7 +373,7 @@ func (n *node) installUserData(stock []byte, guest bootstrap.Guest) {
 		}
 	}
 
-	// Skip kubeadm and firmware commands: only a real guest can run them.
+	// The test skips commands of kubeadm and for the firmware, because only a real guest can run them.
 	commands := slices.DeleteFunc(config.RunCmd, func(command string) bool {
 		return !strings.HasPrefix(command, "systemctl ")
 	})
@@ -394,8 +396,9 @@ func (n *node) installUserData(stock []byte, guest bootstrap.Guest) {
 	}
 }
 
-// staticPods returns the commands for running the static pods in place of the kubelet. Each container becomes the
-// program with the name of its image. It sees its volumes at their mount paths, and is restarted after it exits.
+// staticPods returns the commands that run the static pods instead of a kubelet. For each container, it runs the
+// program that has the name of the container's image. The program sees its volumes at their mount paths, and restarts
+// after it exits.
 func (n *node) staticPods() string {
 	t := n.cluster.lan.t
 	paths, err := filepath.Glob(filepath.Join(n.root, "etc/kubernetes/manifests/*.yaml"))
@@ -514,7 +517,7 @@ func (n *node) off() {
 	}
 }
 
-// serve runs the node's API server: it is ready, and lists the control plane nodes.
+// serve runs the node's API server. The server is ready, and lists the control plane nodes.
 func (n *node) serve() {
 	t := n.cluster.lan.t
 	port := int32(6443)
@@ -604,7 +607,7 @@ func (n *node) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// kubeletToken is the token of kubelets. Control plane nodes also have an administrator's.
+// kubeletToken is the token of kubelets. Control plane nodes also have the token of an administrator.
 const kubeletToken = "kubelet"
 
 func failure(reason metav1.StatusReason, code int32) metav1.Status {
@@ -613,7 +616,7 @@ func failure(reason metav1.StatusReason, code int32) metav1.Status {
 	}
 }
 
-// serveObject serves objects applied by name.
+// serveObject serves the objects that nodes have applied, by name.
 func (c *cluster) serveObject(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -643,7 +646,7 @@ func (c *cluster) serveObject(w http.ResponseWriter, r *http.Request) {
 // and the ConfigMaps of its pods, unless a Role allows more.
 func (c *cluster) allowsKubelets(r *http.Request) bool {
 	if !strings.Contains(r.URL.Path, "/nodes") && !strings.Contains(r.URL.Path, "/namespaces/") {
-		return true // discovery
+		return true // discovery of the API
 	}
 
 	c.mu.Lock()
@@ -707,7 +710,7 @@ func (c *cluster) nodeList() corev1.NodeList {
 	return out
 }
 
-// remove removes a node from the cluster after cutting its power.
+// remove cuts the power of a node, and removes the node from the cluster.
 func (c *cluster) remove(gone *node) {
 	gone.off()
 	c.mu.Lock()
@@ -715,7 +718,7 @@ func (c *cluster) remove(gone *node) {
 	c.nodes = slices.DeleteFunc(c.nodes, func(n *node) bool { return n == gone })
 }
 
-// holder returns the node with an address, nil if there is none, or an error if two have it.
+// holder returns the node with an address, or nil if no node has it. It returns an error if two nodes have it.
 func (c *cluster) holder(address netip.Addr) (*node, error) {
 	var found *node
 
@@ -734,7 +737,7 @@ func (c *cluster) holder(address netip.Addr) (*node, error) {
 	return found, nil
 }
 
-// has reports whether a node is running with an address.
+// has reports whether a node runs and has an address.
 func (n *node) has(address netip.Addr) bool {
 	out, err := exec.Command("ip", "netns", "exec", n.namespace, "ip", "-oneline", "address", "show", "dev",
 		"enp1s0").Output()
@@ -742,13 +745,13 @@ func (n *node) has(address netip.Addr) bool {
 	return err == nil && n.process != nil && bytes.Contains(out, []byte(" "+address.String()+"/"))
 }
 
-// config returns the current configuration of a service.
+// config returns the present configuration of a service.
 func (n *node) config(path string) string {
 	content, _ := os.ReadFile(filepath.Join(n.root, "etc", path))
 	return string(content)
 }
 
-// eventually waits for a check, and returns the time taken.
+// eventually waits until check returns no error. It returns the time that this took.
 func (l *lan) eventually(what string, check func() error) time.Duration {
 	l.t.Helper()
 	begin := time.Now()
@@ -757,21 +760,21 @@ func (l *lan) eventually(what string, check func() error) time.Duration {
 	return time.Since(begin)
 }
 
-// listenIn listens in a network namespace.
+// listenIn listens on an address in a network namespace.
 func listenIn(namespace, address string) (net.Listener, error) {
 	return within(namespace, func() (net.Listener, error) {
 		return (&net.ListenConfig{}).Listen(context.Background(), "tcp", address)
 	})
 }
 
-// dialIn connects from a network namespace. The address must not be a name.
+// dialIn connects to an address in a network namespace. The address must not contain a host name.
 func dialIn(ctx context.Context, namespace, network, address string) (net.Conn, error) {
 	return within(namespace, func() (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	})
 }
 
-// within creates a network object inside a namespace. The object stays there.
+// within creates a network object, such as a listener, inside a namespace. The object stays in this namespace.
 func within[T any](namespace string, do func() (T, error)) (T, error) {
 	type result struct {
 		made T
@@ -779,7 +782,7 @@ func within[T any](namespace string, do func() (T, error)) (T, error) {
 	}
 	done := make(chan result)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 		var out result
 		file, err := os.Open("/run/netns/" + namespace)
 		if err == nil {

@@ -34,10 +34,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// connectors log everybody in as Kilgore Trout.
+// connectors are connectors of Dex with which every user logs in as Kilgore Trout.
 const connectors = "- {type: mockCallback, id: mock, name: Mock}\n"
 
-// newAuthority creates an authority in the format of a Secret.
+// newAuthority creates an authority from the contents of a Secret.
 func newAuthority(t *testing.T) *servingcert.Authority {
 	t.Helper()
 	certPEM, keyPEM, err := servingcert.NewAuthority("tenant")
@@ -48,14 +48,14 @@ func newAuthority(t *testing.T) *servingcert.Authority {
 	return out
 }
 
-// issuer is a VM with Dex.
+// issuer is a VM that runs Dex.
 type issuer struct {
 	*supportVM
 	url       string
 	authority *servingcert.Authority
 }
 
-// issuerAt starts an issuer.
+// issuerAt starts an issuer at an address.
 func (s *site) issuerAt(name, address string, dex string) *issuer {
 	t := s.lan.t
 	t.Helper()
@@ -72,7 +72,7 @@ func (s *site) issuerAt(name, address string, dex string) *issuer {
 	return out
 }
 
-// files returns its configuration with these connectors. Each configuration has its own certificate.
+// files returns the configuration of the issuer with the given connectors. Each configuration has its own certificate.
 func (i *issuer) files(connectors string) (out []bootstrap.File) {
 	t := i.site.lan.t
 	t.Helper()
@@ -95,7 +95,7 @@ func (i *issuer) files(connectors string) (out []bootstrap.File) {
 	return out
 }
 
-// browser returns a client following redirects within the network, up to a redirect to its own machine.
+// browser returns a client that follows redirects within the network. It stops at a redirect to its own machine.
 func (i *issuer) browser() *http.Client {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(i.authority.PEM)
@@ -119,7 +119,7 @@ func (i *issuer) browser() *http.Client {
 	}
 }
 
-// token logs a user in, like kubectl's helpers, and returns the ID token.
+// token logs a user in like kubectl's helper programs, and returns the ID token.
 func (i *issuer) token() (string, error) {
 	client := i.browser()
 	const back = "http://localhost:8000/"
@@ -162,7 +162,7 @@ func (i *issuer) token() (string, error) {
 	return given.IDToken, err
 }
 
-// gateway starts a proxy into the network for programs outside, and returns its URL.
+// gateway starts a proxy through which programs outside reach the network, and returns the proxy's URL.
 func (l *lan) gateway() string {
 	listener, err := (&net.ListenConfig{}).Listen(l.t.Context(), "tcp", "127.0.0.1:0")
 	check.Error(l.t, err, "")
@@ -196,7 +196,8 @@ func (l *lan) gateway() string {
 	return "http://" + listener.Addr().String()
 }
 
-// apiServer starts a real kube-apiserver accepting an issuer's tokens, configured as in the flavor oidc.
+// apiServer starts a real kube-apiserver that accepts the tokens of an issuer. Its configuration is that of the flavor
+// oidc.
 func (i *issuer) apiServer(kubeAPIServer, etcd string) *rest.Config {
 	t := i.site.lan.t
 	t.Helper()
@@ -218,7 +219,7 @@ func (i *issuer) apiServer(kubeAPIServer, etcd string) *rest.Config {
 	return config
 }
 
-// whoAmI queries an API server for the owner of a token.
+// whoAmI asks an API server for the owner of a token.
 func whoAmI(server *rest.Config, token string) (authenticationv1.UserInfo, error) {
 	config := rest.AnonymousClientConfig(server)
 	config.BearerToken = token
@@ -236,7 +237,8 @@ func whoAmI(server *rest.Config, token string) (authenticationv1.UserInfo, error
 	return review.Status.UserInfo, nil
 }
 
-// TestKubeAPIServerTakesTokensOfTheIssuer (row 54) has real Dex on VMs, and a real kube-apiserver trusting one of them.
+// TestKubeAPIServerTakesTokensOfTheIssuer (row 54) runs real Dex on VMs, and a real kube-apiserver that trusts one of
+// them.
 func TestKubeAPIServerTakesTokensOfTheIssuer(t *testing.T) {
 	l := newLAN(t, "cc", "openssl")
 	dex, kubeAPIServer, etcd := l.tool("oidc", "dex"), l.tool("plane", "kube-apiserver"), l.tool("plane", "etcd")
@@ -266,7 +268,7 @@ func TestKubeAPIServerTakesTokensOfTheIssuer(t *testing.T) {
 		t.Errorf("a token of another issuer: %+v, %v", who, err)
 	}
 
-	// Only the tenant's authority is trusted, and tokens outlive a change of the certificate.
+	// The API server trusts only the tenant's authority, and tokens stay valid after a change of the certificate.
 	stranger := *i
 	stranger.authority = other.authority
 	_, err := stranger.token()
@@ -288,7 +290,7 @@ func TestKubeAPIServerTakesTokensOfTheIssuer(t *testing.T) {
 	_, err = whoAmI(server, tokens[i])
 	check.Error(t, err, "")
 
-	// Dex refuses this.
+	// Dex refuses these connectors.
 	refused := i.files("- {type: telepathy, id: mind, name: Mind}\n")
 	l.eventually("the VM says what is wrong", func() error {
 		if report := i.configure(refused); report.Current || !strings.Contains(report.Problem, "does not come up") {
@@ -303,7 +305,7 @@ func TestKubeAPIServerTakesTokensOfTheIssuer(t *testing.T) {
 	})
 }
 
-// serial returns the serial number of the certificate in use, or "" without an answer.
+// serial returns the serial number of the certificate in use, or "" if there is no answer.
 func (i *issuer) serial() string {
 	out, err := exec.Command("ip", "netns", "exec", i.site.lan.client, "curl", "--insecure", "--silent", "--output",
 		"/dev/null", "--write-out", "%{certs}", i.url+"/.well-known/openid-configuration").Output()

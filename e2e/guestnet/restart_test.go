@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 )
 
-// pids returns the processes of a program in a node.
+// pids returns the IDs of a program's processes in a node.
 func (n *node) pids(program string) []string {
 	n.cluster.lan.t.Helper()
 	var out []string
@@ -29,7 +29,7 @@ func (n *node) pids(program string) []string {
 	return out
 }
 
-// kill ends all processes of a program at once, so that none can clean up or start another.
+// kill kills all processes of a program at the same time, so that none can clean up or start another process.
 func (n *node) kill(program string) {
 	n.cluster.lan.t.Helper()
 	found := n.pids(program)
@@ -41,7 +41,8 @@ func (n *node) kill(program string) {
 	run(n.cluster.lan.t, "kill", append([]string{"-KILL"}, found...)...)
 }
 
-// settled returns the node with an address, once it has held it for longer than VRRP's detection of a lost node.
+// settled returns the node with an address after it has held the address for longer than VRRP needs to detect a lost
+// node.
 func (c *cluster) settled(address netip.Addr) *node {
 	c.lan.t.Helper()
 	var out *node
@@ -66,8 +67,8 @@ func (c *cluster) settled(address netip.Addr) *node {
 	return out
 }
 
-// killsTheHolder kills keepalived on the address's holder. It expects one holder afterwards, and keepalived on each
-// node.
+// killsTheHolder kills keepalived on the node that holds the address. Afterwards, it expects one holder, and keepalived
+// on each node.
 func (c *cluster) killsTheHolder(address netip.Addr) {
 	t := c.lan.t
 	t.Helper()
@@ -89,8 +90,9 @@ func (c *cluster) killsTheHolder(address netip.Addr) {
 	c.settled(address)
 }
 
-// TestAnEndpointHasOneHolderAfterKeepalivedWasKilled kills keepalived before it can remove the address from the
-// interface. Another node takes the address. The first one releases it once systemd has restarted keepalived.
+// TestAnEndpointHasOneHolderAfterKeepalivedWasKilled kills keepalived before keepalived can remove the address from the
+// interface. Another node takes the address. The first node releases the address after systemd has restarted
+// keepalived.
 func TestAnEndpointHasOneHolderAfterKeepalivedWasKilled(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "k", "10.99.0.5", 51, bootstrap.NoLoadBalancer)
@@ -101,14 +103,14 @@ func TestAnEndpointHasOneHolderAfterKeepalivedWasKilled(t *testing.T) {
 
 	l.eventually("all know each other", func() error { return c.knowEachOther(c.nodes, "") })
 
-	for range 2 { // systemd does not give up
+	for range 2 { // systemd starts the program again each time
 		c.killsTheHolder(c.endpoint)
 	}
 
 	c.answers()
 }
 
-// TestAnEndpointAnswersAfterHAProxyWasKilled shows that systemd restarts haproxy, or the address moves first.
+// TestAnEndpointAnswersAfterHAProxyWasKilled verifies that systemd restarts haproxy, unless the address moves before.
 func TestAnEndpointAnswersAfterHAProxyWasKilled(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "h", "10.99.0.5", 61, bootstrap.HAProxy)
@@ -131,12 +133,12 @@ func TestAnEndpointAnswersAfterHAProxyWasKilled(t *testing.T) {
 	})
 }
 
-// drained bounds the time of connections going to an unreachable node. Its health check fails three times, two seconds
-// apart, and each attempt takes up to three seconds.
+// drained is the maximum time during which connections go to an unreachable node. The node's health check must fail
+// three times, two seconds apart, and each try takes up to three seconds.
 const drained = 20 * time.Second
 
-// TestANodeThatIsUnreachableIsDrained (row 24) cuts a node off the network, like a host losing its power. Connections
-// to it are not refused: each takes haproxy's timeout of five seconds.
+// TestANodeThatIsUnreachableIsDrained (row 24) disconnects a node from the network, as when a host loses its power. The
+// node does not refuse connections. Instead, each of them takes haproxy's timeout of five seconds.
 func TestANodeThatIsUnreachableIsDrained(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "d", "10.99.0.5", 62, bootstrap.HAProxy)
@@ -158,7 +160,7 @@ func TestANodeThatIsUnreachableIsDrained(t *testing.T) {
 	l.eventually("no connection goes to "+lost.name, func() error {
 		until = time.Since(begun)
 
-		for range 10 { // each of three servers gets some
+		for range 10 { // each of the three servers gets some connections
 			asked := time.Now()
 			if by := l.ask(c.endpoint.String() + ":6443"); by == "" || by == lost.name || time.Since(asked) > 3*time.Second {
 				return fmt.Errorf("%q answers after %s", by, time.Since(asked))
@@ -174,7 +176,7 @@ func TestANodeThatIsUnreachableIsDrained(t *testing.T) {
 	}
 }
 
-// ingressOf starts a listener at the ingress port of a node.
+// ingressOf starts a listener on the ingress port of a node.
 func ingressOf(t *testing.T, n *node) net.Listener {
 	t.Helper()
 	listener, err := listenIn(n.namespace, ":443")
@@ -197,8 +199,8 @@ func ingressOf(t *testing.T, n *node) net.Listener {
 	return listener
 }
 
-// TestTheIngressAddressIsWhereSomethingServes has two workers serving. One of them stops, and keepalived is killed on
-// the other. The nodes find each other like nodes of a cluster, by unicast alone.
+// TestTheIngressAddressIsWhereSomethingServes uses two workers that serve. One of them stops serving, and on the other,
+// keepalived is killed. The nodes find each other as nodes of a cluster do, only by unicast.
 func TestTheIngressAddressIsWhereSomethingServes(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "i", "10.99.0.5", 81, bootstrap.NoLoadBalancer)
@@ -239,8 +241,8 @@ func TestTheIngressAddressIsWhereSomethingServes(t *testing.T) {
 	c.held() // the endpoint
 }
 
-// TestAnIngressAddressHasOneHolderWhileWorkersJoin has workers join and serve at once: a node unknown to the others
-// does not hear of a holder.
+// TestAnIngressAddressHasOneHolderWhileWorkersJoin lets workers join and serve at the same time. A node that the others
+// do not know does not hear of a holder.
 func TestAnIngressAddressHasOneHolderWhileWorkersJoin(t *testing.T) {
 	l := newLAN(t)
 	c := newCluster(l, "w", "10.99.0.5", 83, bootstrap.NoLoadBalancer)
