@@ -35,7 +35,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 )
 
-// site is a cluster with a support service: the manager's server on the network, and a fake API server.
+// site is a cluster with a support service. It consists of the manager's server on the network, and a fake API server.
 type site struct {
 	*cluster
 	api    client.Client
@@ -46,10 +46,10 @@ type site struct {
 
 func init() { ctrl.SetLogger(logr.Discard()) }
 
-// managerAddress is the manager's address for VMs.
+// managerAddress is the address at which VMs reach the manager.
 const managerAddress = "10.99.0.240"
 
-// newSupported returns a site with the manager. Its nodes listen at port 6443 of their own addresses.
+// newSupported returns a site with the manager. The site's nodes listen on port 6443 of their own addresses.
 func newSupported(l *lan, name string) *site {
 	l.t.Helper()
 	scheme := runtime.NewScheme()
@@ -157,7 +157,7 @@ func (v *supportVM) begin() {
 	v.site.lan.t.Cleanup(v.off)
 }
 
-// expectUsed waits until a VM uses its latest configuration, and returns the time taken.
+// expectUsed waits until a VM uses its latest configuration, and returns the time that this took.
 func (v *supportVM) expectUsed(files []bootstrap.File) time.Duration {
 	v.site.lan.t.Helper()
 
@@ -171,7 +171,7 @@ func (v *supportVM) expectUsed(files []bootstrap.File) time.Duration {
 	})
 }
 
-// pair is the two load balancers of a site, with their intended configuration.
+// pair consists of the two load balancers of a site, with their wanted configuration.
 type pair struct {
 	site    *site
 	vms     []*supportVM
@@ -214,7 +214,7 @@ func (p *pair) files(v *supportVM) []bootstrap.File {
 	return out.BuildFiles()
 }
 
-// know lists these nodes to the load balancers, as machines of the balanced role.
+// know tells the load balancers these nodes, as machines of the role that they balance.
 func (p *pair) know(nodes []*node) {
 	p.nodes = nil
 	for _, n := range nodes {
@@ -224,7 +224,7 @@ func (p *pair) know(nodes []*node) {
 	}
 }
 
-// serve makes all VMs forward connections to these nodes, and returns the time taken.
+// serve makes all VMs forward connections to these nodes, and returns the time that this took.
 func (p *pair) serve(nodes ...*node) time.Duration {
 	p.site.lan.t.Helper()
 
@@ -238,7 +238,7 @@ func (p *pair) serve(nodes ...*node) time.Duration {
 	return longest
 }
 
-// askInVain waits until each VM has queried the absent manager.
+// askInVain waits until each VM has sent a request to the absent manager.
 func (p *pair) askInVain() {
 	p.site.lan.t.Helper()
 
@@ -268,7 +268,7 @@ func (p *pair) begin(nodes ...*node) {
 	}
 }
 
-// backend starts a node with an API server at its own address.
+// backend starts a node whose API server is at the node's own address.
 func (s *site) backend(address string) *node {
 	s.lan.t.Helper()
 	n := &node{
@@ -284,7 +284,7 @@ func (s *site) backend(address string) *node {
 	return n
 }
 
-// idle opens a connection through the endpoint to a server, and returns it with the server's name.
+// idle opens a connection to a server through the endpoint. It returns the connection and the server's name.
 func (s *site) idle(port int) (net.Conn, string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
@@ -303,8 +303,8 @@ func (s *site) idle(port int) (net.Conn, string, error) {
 	return c, strings.TrimSpace(name), nil
 }
 
-// TestALoadBalancerFollowsTheControlPlane (row 51) has real haproxy and keepalived on two VMs in front of three API
-// servers. Machines come and go, the manager goes away and returns, and the VM holding the address dies.
+// TestALoadBalancerFollowsTheControlPlane (row 51) runs real haproxy and keepalived on two VMs in front of three API
+// servers. Machines come and go, the manager disappears and returns, and the VM with the address fails.
 func TestALoadBalancerFollowsTheControlPlane(t *testing.T) {
 	l := newLAN(t)
 	s := newSupported(l, "s")
@@ -320,7 +320,7 @@ func TestALoadBalancerFollowsTheControlPlane(t *testing.T) {
 
 	three.fail()
 
-	for range 20 { // even before a health check notices
+	for range 20 { // even before a health check notices the failure
 		s.expectAnswer(one.name, two.name)
 	}
 
@@ -341,7 +341,7 @@ func TestALoadBalancerFollowsTheControlPlane(t *testing.T) {
 	t.Logf("the endpoint answers again %.1f s after the VM that held it was switched off", took.Seconds())
 }
 
-// holderOf returns the VM with an address, nil if there is none, or an error if two have it.
+// holderOf returns the VM with an address, or nil if no VM has it. It returns an error if two VMs have it.
 func holderOf(vms []*supportVM, address netip.Addr) (*supportVM, error) {
 	var found *supportVM
 
@@ -360,7 +360,7 @@ func holderOf(vms []*supportVM, address netip.Addr) (*supportVM, error) {
 	return found, nil
 }
 
-// TestAConfigurationThatIsRefusedChangesNothing gives a load balancer a configuration rejected by haproxy.
+// TestAConfigurationThatIsRefusedChangesNothing gives a load balancer a configuration that haproxy rejects.
 func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
 	l := newLAN(t)
 	s := newSupported(l, "r")
@@ -390,7 +390,7 @@ func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
 	s.answers(one.name)
 	p.vms[0].expectUsed(p.files(p.vms[0]))
 
-	// haproxy accepts this one but cannot run it.
+	// haproxy accepts the next configuration, but cannot run it.
 	other, err := listenIn(p.vms[0].namespace, ":6444")
 	check.Error(t, err, "")
 	p.asked.Spec.LoadBalancers[0].Ports = []string{"6443", "6444"}
@@ -409,7 +409,7 @@ func TestAConfigurationThatIsRefusedChangesNothing(t *testing.T) {
 	p.serve(one, s.backend("10.99.0.12"))
 }
 
-// TestIdleConnectionsOutliveAChange (row 52) holds connections through a range of ports while workers come and go.
+// TestIdleConnectionsOutliveAChange (row 52) keeps connections open through a range of ports while workers come and go.
 func TestIdleConnectionsOutliveAChange(t *testing.T) {
 	l := newLAN(t)
 	s := newSupported(l, "w")
@@ -446,7 +446,7 @@ func TestIdleConnectionsOutliveAChange(t *testing.T) {
 
 		return nil
 	})
-	p.serve(two) // the first one is removed, and its connections persist
+	p.serve(two) // the first worker is removed, but its connections stay open
 
 	for port, c := range held {
 		_ = c.SetDeadline(time.Now().Add(wait.Limit))
@@ -462,7 +462,7 @@ func TestIdleConnectionsOutliveAChange(t *testing.T) {
 	}
 }
 
-// TestALargeLoadBalancerOnOneVM has more ports and machines than fit one page of haproxy's, and a single VM for the
+// TestALargeLoadBalancerOnOneVM uses more ports and machines than one page of haproxy can hold, and only one VM for the
 // address.
 func TestALargeLoadBalancerOnOneVM(t *testing.T) {
 	l := newLAN(t)
@@ -515,7 +515,7 @@ func TestALargeLoadBalancerOnOneVM(t *testing.T) {
 	})
 }
 
-// greeter starts a node with servers at these ports. Each sends its name, and then echoes its input.
+// greeter starts a node with servers on these ports. Each server sends its name, and then returns what it receives.
 func (s *site) greeter(address string, ports ...int) *node {
 	s.lan.t.Helper()
 	n := &node{cluster: s.cluster, name: s.name + "-" + address, address: netip.MustParseAddr(address)}
@@ -551,7 +551,7 @@ func greet(listener net.Listener, name string) {
 	}
 }
 
-// TestAStrangerGetsNoConfiguration queries the manager with the token of another VM, and without one.
+// TestAStrangerGetsNoConfiguration sends requests to the manager with the token of another VM, and without a token.
 func TestAStrangerGetsNoConfiguration(t *testing.T) {
 	l := newLAN(t)
 	s := newSupported(l, "t")

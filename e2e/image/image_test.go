@@ -1,4 +1,4 @@
-// Package image edits and inspects images of nodes with real guestfish.
+// Package image edits and inspects images of nodes with the real guestfish.
 package image
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// install lists the test's prerequisites on Debian.
+// install tells users how to install what the test requires on Debian.
 const install = "on Debian: apt-get install guestfish libguestfs-xfs linux-image-amd64"
 
 // guestfish runs a script and returns its output.
@@ -40,7 +40,8 @@ func guestfish(t *testing.T, script string) string {
 	return out.String()
 }
 
-// layout is OCK's: EFI, boot and root, the latter two XFS, with links like OSTree's.
+// layout is the layout of OCK's images. It has partitions for EFI, boot and root, of which the last two are XFS, and
+// links like those of OSTree.
 const layout = `disk-create DISK qcow2 1G
 add DISK format:qcow2
 run
@@ -90,7 +91,7 @@ func needGuestfish(t *testing.T) {
 		t.Skip("guestfish is not installed; " + install)
 	}
 
-	// Some machines claim to have KVM but cannot run it.
+	// Some hosts claim to have KVM, but cannot run it.
 	t.Setenv("LIBGUESTFS_BACKEND_SETTINGS", cmp.Or(os.Getenv("LIBGUESTFS_BACKEND_SETTINGS"), "force_tcg"))
 	t.Setenv("LIBGUESTFS_BACKEND", cmp.Or(os.Getenv("LIBGUESTFS_BACKEND"), "direct"))
 }
@@ -145,8 +146,8 @@ func TestAnImageOfANodeIsEdited(t *testing.T) {
 	}
 }
 
-// system are the files of an Oracle Linux 8 node on two filesystems. It lacks exactly the files reported missing in the
-// test.
+// system contains the files of an Oracle Linux 8 node on two file systems. It lacks exactly those files that the test
+// reports as missing.
 var system = map[string]map[string]string{
 	"/dev/sda1": {"/grub2/grubenv": "kernelopts=root=/dev/sda2 ro"},
 	"/dev/sda2": {
@@ -163,7 +164,7 @@ var system = map[string]map[string]string{
 	},
 }
 
-// makeSystem returns a guestfish script to create the system from files in a folder.
+// makeSystem returns a guestfish script that creates the system from files in a folder.
 func makeSystem(t *testing.T, disk, folder string) string {
 	t.Helper()
 	var out strings.Builder

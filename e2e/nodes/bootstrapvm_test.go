@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// clusterFile is the file of a cluster whose bootstrap VM uses the address of the machine.
+// clusterFile is the file of a cluster. Its bootstrap VM uses the address of the test's machine.
 const clusterFile = `name: trip
 virtualIp: 10.198.0.5
 kubernetesVersion: VERSION
@@ -35,7 +35,7 @@ providers:
     workerMachine: *machine
 `
 
-// userDataOfVM returns the VM's user data from olvmctl start --bootstrap vm.
+// userDataOfVM returns the user data that olvmctl start --bootstrap vm gives to the VM.
 func userDataOfVM(t *testing.T, version string) string {
 	t.Helper()
 	testenv.EmptyState(t)
@@ -58,8 +58,9 @@ func userDataOfVM(t *testing.T, version string) string {
 	return string(vm.Data)
 }
 
-// TestABootstrapVMOnARealNode has an unmodified kubeadm and kubelet create the single-machine cluster for creating
-// others. Its node is ready thanks to the bridge serving as its CNI, and accepts pods on the control plane.
+// TestABootstrapVMOnARealNode lets an unmodified kubeadm and kubelet create the cluster of one machine from which other
+// clusters are created. The node of this cluster is ready because a bridge serves as its CNI, and it accepts pods
+// although it is a control plane node.
 func TestABootstrapVMOnARealNode(t *testing.T) {
 	s := newSite(t)
 	m := s.start(s.config("trip-bootstrap", userDataOfVM(t, s.image.Kubernetes)))
@@ -71,7 +72,7 @@ func TestABootstrapVMOnARealNode(t *testing.T) {
 	kubectl("wait", "--for=condition=Ready", "node/trip-bootstrap", "--timeout=5s")
 	t.Logf("power on to Ready: %.1f s", time.Since(begin).Seconds())
 
-	// A pod without tolerations is scheduled, and gets an address from the bridge.
+	// Kubernetes schedules a pod without tolerations, and the pod gets an address from the bridge.
 	kubectl("get", "serviceaccount", "default")
 	kubectl("run", "nothing", "--image="+s.image.Pause)
 	kubectl("wait", "--for=condition=Ready", "pod/nothing", "--timeout=5s")

@@ -44,17 +44,17 @@ type cluster struct {
 	applied   time.Time
 	// management is the client for the objects of the cluster.
 	management client.Client
-	// network contains the nodes of this cluster only.
+	// network is a network with no other nodes than those of this cluster.
 	network network
-	// config and workload connect to its API server through the endpoint.
+	// config and workload connect to the cluster's API server through the endpoint.
 	config   *rest.Config
 	workload *kubernetes.Clientset
-	// asking is the current Job; its zero value means none.
+	// asking is the present Job; its zero value means no Job.
 	asking asking
 }
 
-// network is a network of the engine, with address prefixes such as 10.198.0. and fd00:198::. Clusters on a shared
-// network would answer for the addresses of each other's pods.
+// network is a network of the engine, with address prefixes such as 10.198.0. and fd00:198::. On a shared network,
+// clusters would answer for the addresses of each other's pods.
 type network struct{ name, prefix, prefix6 string }
 
 // address returns an IPv4 address in the network.
@@ -63,12 +63,12 @@ func (n network) address(host string) string { return n.prefix + host }
 // address6 returns an IPv6 address in the network.
 func (n network) address6(host string) string { return n.prefix6 + host }
 
-// addresses returns a range of the network.
+// addresses returns a range of addresses in the network.
 func (n network) addresses(first, last string) string {
 	return n.address(first) + "-" + n.address(last)
 }
 
-// networks are the networks free for a cluster.
+// networks are the networks that no cluster uses at present.
 var networks = make(chan network, 2)
 
 func init() {
@@ -76,7 +76,7 @@ func init() {
 	networks <- network{"ovirtmgmt", "10.197.0.", "fd00:197::"}
 }
 
-// newCluster returns a cluster not yet created, in the shared plane and on its own network.
+// newCluster returns a cluster that is not created yet. It uses the shared plane and its own network.
 func newCluster(t *testing.T, name string) *cluster {
 	t.Helper()
 	requireNodes(t)
@@ -110,7 +110,7 @@ func startPlane(t *testing.T) {
 				Dir:          suite.dir,
 				BinDir:       suite.binDir,
 				FeatureGates: []string{"KubeadmBootstrapFormatIgnition"},
-				// The nodes share the processors, and a manager exits if its lease expires.
+				// The nodes share the processors with the manager, and a manager exits if its lease expires.
 				ManagerArgs: []string{
 					"--drift-interval=30s", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s",
 				},
@@ -126,10 +126,11 @@ func startPlane(t *testing.T) {
 	}
 }
 
-// storageUser is the engine user of a cluster's storage driver.
+// storageUser is the engine's user for a cluster's storage driver.
 var storageUser = ovirtsim.User{Name: "storage@internal", Password: "of-the-storage-driver", Role: "SuperUser"}
 
-// The engine's cluster with failing hosts, so that no machine of another test fails with them, and its template.
+// These constants are the engine's cluster whose hosts fail, and its template. No other test has machines on these
+// hosts.
 const (
 	frailCluster  = "Frail"
 	frailTemplate = "frail-k8s"
@@ -158,7 +159,7 @@ func inventory() *ovirtsim.Inventory {
 	return &out
 }
 
-// prepare creates the namespace and the objects missing from the manifests.
+// prepare creates the namespace and those objects that the manifests lack.
 func (c *cluster) prepare() {
 	c.t.Helper()
 	c.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}})
@@ -182,7 +183,8 @@ func (c *cluster) create(object client.Object) {
 	check.Error(c.t, c.management.Create(c.t.Context(), object), "")
 }
 
-// apply applies a shipped template with changes. It uses these variables and the common ones of all clusters.
+// apply applies a shipped template with changes. It uses the given variables, and those that all clusters have in
+// common.
 func (c *cluster) apply(file string, more map[string]string, changes ...func(*unstructured.Unstructured)) {
 	c.t.Helper()
 	variables := map[string]string{
@@ -233,11 +235,11 @@ func (c *cluster) apply(file string, more map[string]string, changes ...func(*un
 // since returns the time since the manifests were applied.
 func (c *cluster) since() time.Duration { return time.Since(c.applied).Round(100 * time.Millisecond) }
 
-// limit is the time until a test considers a wait hung. It is longer than elsewhere, because a rollout of five real
-// machines takes eight minutes on an idle host.
+// limit is the time after which a test considers a wait hung. It is longer than elsewhere, because a rollout of five
+// real machines takes eight minutes even on an idle host.
 const limit = 3 * wait.Limit
 
-// eventually waits for a condition; the error describes the unmet part.
+// eventually waits until look returns no error. The error describes what is missing.
 func (c *cluster) eventually(what string, look func(ctx context.Context) error) {
 	c.t.Helper()
 
@@ -261,8 +263,8 @@ func (c *cluster) eventually(what string, look func(ctx context.Context) error) 
 	}
 }
 
-// pressure returns the recent stalls of this host for lack of processors, memory or disks: starved nodes miss their
-// deadlines. It is empty if the kernel does not count stalls.
+// pressure describes the recent stalls of this host for lack of processors, memory or disks. Nodes without enough of
+// these miss their deadlines. It is empty if the kernel does not count stalls.
 func pressure() string {
 	var out strings.Builder
 
@@ -279,7 +281,7 @@ func pressure() string {
 	return out.String()
 }
 
-// machines describes the Machines and their problems for humans.
+// machines describes the Machines and their problems for users.
 func (c *cluster) machines() string {
 	var list clusterv1.MachineList
 	if err := c.management.List(context.Background(), &list, client.InNamespace(c.namespace)); err != nil {
@@ -297,7 +299,7 @@ func (c *cluster) machines() string {
 	return out.String()
 }
 
-// connect creates a client for the cluster, once Cluster API has its kubeconfig.
+// connect creates a client for the cluster as soon as Cluster API has the cluster's kubeconfig.
 func (c *cluster) connect() {
 	c.t.Helper()
 	c.eventually("the kubeconfig is there", func(ctx context.Context) error {
@@ -319,8 +321,8 @@ func (c *cluster) connect() {
 	})
 }
 
-// expectMachines waits until the Cluster is available. It needs this many running, up-to-date machines, and nodes
-// reported ready by their kubelets.
+// expectMachines waits until the Cluster is available. The Cluster must have the given numbers of running, up-to-date
+// machines, and their kubelets must report ready nodes.
 func (c *cluster) expectMachines(controlPlanes, workers int, version string) {
 	c.t.Helper()
 	what := fmt.Sprintf("%d+%d machines of %s run, and the Cluster is available", controlPlanes, workers, version)
@@ -362,7 +364,7 @@ func (c *cluster) expectMachines(controlPlanes, workers int, version string) {
 	})
 }
 
-// scale requests other numbers of machines, and another version unless it is empty.
+// scale requests other numbers of machines. It also requests another version, unless version is empty.
 func (c *cluster) scale(controlPlanes, workers int32, version string) {
 	c.t.Helper()
 	c.eventually("other machines are asked for", func(ctx context.Context) error {
@@ -387,7 +389,7 @@ func (c *cluster) scale(controlPlanes, workers int32, version string) {
 	})
 }
 
-// delete deletes the cluster and checks for leftovers in the engine.
+// delete deletes the cluster, and verifies that nothing of it is left in the engine.
 func (c *cluster) delete() {
 	c.t.Helper()
 	found := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}}
@@ -404,7 +406,7 @@ func (c *cluster) delete() {
 	c.expectNoVMs()
 }
 
-// expectNoVMs checks for leftovers in the engine.
+// expectNoVMs verifies that nothing is left in the engine.
 func (c *cluster) expectNoVMs() {
 	c.t.Helper()
 	check.Equal(c.t, "VMs left in the engine", len(c.vms()), 0)

@@ -87,7 +87,7 @@ func startAMachine(t *testing.T, connection string) {
 	}, nil), "")
 }
 
-// traces returns the cgroups, processes, namespaces and folders of a simulator.
+// traces returns the cgroups, processes, namespaces and folders that a simulator leaves.
 func traces(site, dir string) []string {
 	var out []string
 

@@ -56,7 +56,7 @@ func served(object *unstructured.Unstructured) {
 	}
 }
 
-// expectNodes compares the reports of kubelets and guest agents about their machines with the engine's.
+// expectNodes compares the reports of kubelets and guest agents about their machines with the engine's data.
 func (c *cluster) expectNodes(count int) {
 	c.t.Helper()
 
@@ -86,7 +86,7 @@ func (c *cluster) expectNodes(count int) {
 	}
 }
 
-// expectLabels waits until every node is labeled with the data center and the host of its machine.
+// expectLabels waits until each node has labels for the data center and the host of its machine.
 func (c *cluster) expectLabels() {
 	c.t.Helper()
 	c.eventually("nodes say where their machines are", func(ctx context.Context) error {
@@ -138,7 +138,7 @@ func (c *cluster) expectServingCertificates(count int) {
 	})
 }
 
-// deploy creates a Deployment with one pod on each of several nodes, and a Service for it.
+// deploy creates a Deployment with one pod on each of several nodes. It also creates a Service for these pods.
 func (c *cluster) deploy(replicas int32) {
 	c.t.Helper()
 	labels := map[string]string{"app": "hello"}
@@ -180,8 +180,8 @@ func (c *cluster) deploy(replicas int32) {
 		})
 }
 
-// expectAnswers has pods query the Service by name until each of its pods has answered. This shows that pods reach
-// names, Services and pods on other nodes.
+// expectAnswers lets pods send requests to the Service by its name until each of the Service's pods has answered. This
+// proves that pods can reach names, Services, and pods on other nodes.
 func (c *cluster) expectAnswers(replicas int) {
 	c.t.Helper()
 
@@ -208,7 +208,8 @@ func (c *cluster) expectAnswers(replicas int) {
 		})
 }
 
-// expectName has pods query the API server by a name known only to the nodes' DNS. They do not trust its authority.
+// expectName lets pods send a request to the API server by a name that only the nodes' DNS knows. The pods do not trust
+// the API server's authority.
 func (c *cluster) expectName(name string) {
 	c.t.Helper()
 	c.eventually("pods know the name "+name, func(ctx context.Context) error {
@@ -227,18 +228,18 @@ func (c *cluster) expectName(name string) {
 	})
 }
 
-// askingLimit is the time for the pods of a Job to finish, before a new Job replaces it. One of the pods may be on a
-// node without power.
+// askingLimit is the time in which the pods of a Job must finish before a new Job replaces it. One of the pods may be
+// on a node without power.
 const askingLimit = 5 * time.Minute
 
-// asking is a Job with pods querying a URL.
+// asking is a Job whose pods send requests to a URL.
 type asking struct {
 	url, job string
 	since    time.Time
 }
 
-// ask has three pods query a URL once, and returns their output. It returns an error until they finish, and the next
-// call checks the same pods: with ever more pods, a busy node would finish none.
+// ask lets three pods send one request to a URL, and returns their output. Until they finish, it returns an error, and
+// the next call checks the same pods. If each call started new pods, a busy node would never finish any.
 func (c *cluster) ask(ctx context.Context, url string) ([]string, error) {
 	if c.asking.url != url || time.Since(c.asking.since) > askingLimit {
 		if err := c.stopAsking(ctx); err != nil {
@@ -289,7 +290,7 @@ func (c *cluster) startAsking(ctx context.Context, url string) error {
 	return err
 }
 
-// stopAsking deletes the current Job with its pods.
+// stopAsking deletes the present Job with its pods.
 func (c *cluster) stopAsking(ctx context.Context) error {
 	if c.asking.job == "" {
 		return nil
@@ -328,7 +329,7 @@ func (c *cluster) logs(ctx context.Context, label string) ([]string, error) {
 	return out, nil
 }
 
-// logMemory logs the memory use of each machine, including its page cache.
+// logMemory logs the memory that each machine uses, including the page cache.
 func (c *cluster) logMemory() {
 	c.t.Helper()
 
@@ -355,7 +356,7 @@ func (c *cluster) logMemory() {
 	}
 }
 
-// holder returns the node holding the endpoint's address, by its MAC address.
+// holder returns the node that holds the endpoint's address. It finds the node by the MAC address.
 func (c *cluster) holder(ctx context.Context) (string, error) {
 	nodes, err := c.workload.CoreV1().Nodes().List(ctx, metav1.ListOptions{
 		LabelSelector: "node-role.kubernetes.io/control-plane",
@@ -379,12 +380,12 @@ func (c *cluster) holder(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("no node has the MAC address %s", endpoint)
 }
 
-// macOf returns the MAC address answering for an IP address.
+// macOf returns the MAC address that answers for an IP address.
 func macOf(ctx context.Context, address string) (string, error) {
 	dialer := net.Dialer{Timeout: time.Second}
 	if connection, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(address, "6443")); err == nil {
 		_ = connection.Close()
-	} // otherwise, the attempt has resolved the address anyway
+	} // even a failed attempt has resolved the address
 
 	out, err := exec.CommandContext(ctx, "ip", "neighbour", "show", address).Output()
 	if err != nil {
@@ -400,7 +401,8 @@ func macOf(ctx context.Context, address string) (string, error) {
 	return mac, nil
 }
 
-// expectOtherHolder cuts the power of the node holding the endpoint, waits for another to take over, and restarts it.
+// expectOtherHolder cuts the power of the node that holds the endpoint. It waits until another node takes over, and
+// starts the first node again.
 func (c *cluster) expectOtherHolder() {
 	c.t.Helper()
 	holder, err := c.holder(c.t.Context())
@@ -428,7 +430,7 @@ func (c *cluster) losePower(name string) {
 	check.Error(c.t, suite.plane.CallControl(c.t.Context(), "POST", "/vms/"+name+"/crash", nil, nil), "")
 }
 
-// startVM starts a VM, like an administrator.
+// startVM starts a VM as an administrator would.
 func (c *cluster) startVM(name string) {
 	c.t.Helper()
 	vms, err := c.engine.FindVMs(c.t.Context(), nil, name)
@@ -437,8 +439,8 @@ func (c *cluster) startVM(name string) {
 	check.Error(c.t, c.engine.StartVM(c.t.Context(), vms[0].ID, false), "")
 }
 
-// outage queries the API server repeatedly through the endpoint during an event, and returns the longest time between
-// two answers.
+// outage sends requests to the API server through the endpoint during an event. It returns the longest time between two
+// answers.
 func (c *cluster) outage(happens func()) time.Duration {
 	c.t.Helper()
 	ctx, stop := context.WithCancel(c.t.Context())
@@ -470,7 +472,7 @@ func (c *cluster) outage(happens func()) time.Duration {
 	return <-longest
 }
 
-// expectServes waits until an API server answers at an address, with a certificate for it.
+// expectServes waits until an API server answers at an address with a certificate for this address.
 func (c *cluster) expectServes(address string) {
 	c.t.Helper()
 	config := rest.CopyConfig(c.config)
@@ -492,13 +494,13 @@ func (c *cluster) addressOf(node string) string {
 	return found.Status.Addresses[0].Address
 }
 
-// expectBothFamilies waits until nodes and pods have an address of each family, except pods in the host network.
+// expectBothFamilies waits until nodes and pods have an address of each family. It ignores pods in the host network.
 func (c *cluster) expectBothFamilies() {
 	c.t.Helper()
 	c.expectAddresses("addresses of both families", bothFamilies)
 }
 
-// expectAddresses waits until the addresses of nodes and pods satisfy a condition.
+// expectAddresses waits until are returns true for the addresses of every node and pod.
 func (c *cluster) expectAddresses(what string, are func([]string) bool) {
 	c.t.Helper()
 	c.eventually("nodes and pods have "+what, func(ctx context.Context) error {
@@ -541,7 +543,7 @@ func (c *cluster) expectAddresses(what string, are func([]string) bool) {
 	})
 }
 
-// bothFamilies reports whether there are two addresses, one of each family.
+// bothFamilies reports whether there are exactly two addresses, one of each family.
 func bothFamilies(addresses []string) bool {
 	return len(addresses) == 2 && strings.Contains(addresses[0], ":") != strings.Contains(addresses[1], ":")
 }
@@ -563,7 +565,7 @@ func (c *cluster) workers() []string {
 	return out
 }
 
-// expectDrained scales the workers to one while a PodDisruptionBudget forbids evictions. Once they are allowed, it
+// expectDrained scales the workers to one while a PodDisruptionBudget forbids evictions. Then it allows evictions, and
 // waits until the machine is drained.
 func (c *cluster) expectDrained(controlPlanes int32) {
 	c.t.Helper()
@@ -604,8 +606,8 @@ func (c *cluster) expectDrained(controlPlanes int32) {
 	})
 }
 
-// TestAClusterWithKubeVIP creates 3+2 nodes. kube-vip holds their endpoint, and the addresses of Services too. The test
-// cuts the power of the holders.
+// TestAClusterWithKubeVIP creates a cluster with 3+2 nodes. kube-vip holds the endpoint and the addresses of Services.
+// The test cuts the power of the nodes that hold these addresses.
 func TestAClusterWithKubeVIP(t *testing.T) {
 	c := newCluster(t, "three")
 	c.apply("cluster-template-service-load-balancers.yaml", map[string]string{
@@ -632,8 +634,9 @@ func TestAClusterWithKubeVIP(t *testing.T) {
 	c.delete()
 }
 
-// TestAClusterWithKeepalived creates 1+1 nodes with keepalived holding the endpoint. A worker with a dead kubelet is
-// replaced, the workers are scaled to zero and back, and all machines are upgraded to the next patch version.
+// TestAClusterWithKeepalived creates a cluster with 1+1 nodes. keepalived holds the endpoint. The test replaces a
+// worker whose kubelet has failed, and scales the workers to zero and back. Then it upgrades all machines to the next
+// patch version.
 func TestAClusterWithKeepalived(t *testing.T) {
 	c := newCluster(t, "alive")
 	c.apply("cluster-template-machine-health-check.yaml", map[string]string{
@@ -668,8 +671,8 @@ func TestAClusterWithKeepalived(t *testing.T) {
 	c.delete()
 }
 
-// TestAClusterWithHAProxy creates 3+2 nodes with keepalived holding the endpoint and haproxy in front of the API
-// servers. It cuts the power of the holder.
+// TestAClusterWithHAProxy creates a cluster with 3+2 nodes. keepalived holds the endpoint, and haproxy is in front of
+// the API servers. The test cuts the power of the node that holds the endpoint.
 func TestAClusterWithHAProxy(t *testing.T) {
 	c := newCluster(t, "spread")
 	c.apply("cluster-template.yaml", map[string]string{
@@ -693,8 +696,8 @@ func TestAClusterWithHAProxy(t *testing.T) {
 	c.delete()
 }
 
-// TestAClusterWithIgnition creates nodes of images with Ignition, from the template of cluster files. The real Ignition
-// reads the drive, NetworkManager configures the network, and nginx is in front of the API server.
+// TestAClusterWithIgnition creates nodes from images with Ignition. It uses the template of cluster files. The real
+// Ignition reads the drive, NetworkManager configures the network, and nginx runs in front of the API server.
 func TestAClusterWithIgnition(t *testing.T) {
 	c := newCluster(t, "ignited")
 	if !suite.image.Ignition {
@@ -705,7 +708,7 @@ func TestAClusterWithIgnition(t *testing.T) {
 		"OLVM_VM_TEMPLATE": "ignition-k8s-${KUBERNETES_VERSION}",
 		"OLVM_CRI_SOCKET":  "unix:///run/containerd/containerd.sock",
 	}, func(object *unstructured.Unstructured) {
-		if object.GetKind() == "OLVMCluster" { // the image's own nginx, because it lacks podman
+		if object.GetKind() == "OLVMCluster" { // uses nginx from the image, because the image lacks podman
 			unstructured.RemoveNestedField(object.Object, "spec", "controlPlaneServices", "nginxImage")
 		}
 	})
@@ -717,7 +720,7 @@ func TestAClusterWithIgnition(t *testing.T) {
 	c.delete()
 }
 
-// highlyAvailable makes the engine restart the machines of a cluster after the loss of their host.
+// highlyAvailable makes the engine start the machines of a cluster again after they lose their host.
 func highlyAvailable(object *unstructured.Unstructured) {
 	if object.GetKind() == "OLVMMachineTemplate" {
 		wanted := map[string]any{"priority": int64(50), "leaseStorageDomainName": "olvm-data"}
@@ -726,7 +729,7 @@ func highlyAvailable(object *unstructured.Unstructured) {
 	}
 }
 
-// expectLostHost loses the host of a worker. The engine restarts the VM on another host, and the machine remains the
+// expectLostHost makes the host of a worker fail. The engine starts the VM on another host, and the machine stays the
 // same node.
 func (c *cluster) expectLostHost() {
 	c.t.Helper()
@@ -770,7 +773,7 @@ func (c *cluster) expectLostHost() {
 	c.t.Logf("%s was ready again %.0f s after %s, on which it ran, was lost", name, time.Since(lost).Seconds(), host)
 }
 
-// hostOf returns the name of a VM's host, or "" if the VM is not running.
+// hostOf returns the name of a VM's host, or "" if the VM does not run.
 func (c *cluster) hostOf(name string) string {
 	c.t.Helper()
 	vms, err := c.engine.FindVMs(c.t.Context(), nil, name)
@@ -782,8 +785,8 @@ func (c *cluster) hostOf(name string) string {
 	return host
 }
 
-// TestADualStackCluster creates nodes, pods and an endpoint with addresses of both families, and loses the host of a
-// node.
+// TestADualStackCluster creates nodes, pods and an endpoint with addresses of both families. Then it makes the host of
+// a node fail.
 func TestADualStackCluster(t *testing.T) {
 	c := newCluster(t, "both")
 	c.apply("cluster-template-dual-stack.yaml", map[string]string{
@@ -808,7 +811,7 @@ func TestADualStackCluster(t *testing.T) {
 	c.delete()
 }
 
-// TestAnIPv6Cluster creates a cluster with no IPv4 address in its nodes, pods, Services and endpoint.
+// TestAnIPv6Cluster creates a cluster whose nodes, pods, Services and endpoint have no IPv4 addresses.
 func TestAnIPv6Cluster(t *testing.T) {
 	c := newCluster(t, "six")
 	c.apply("cluster-template-ipv6.yaml", map[string]string{
@@ -835,14 +838,14 @@ func TestAnIPv6Cluster(t *testing.T) {
 	c.delete()
 }
 
-// TestAClusterThatAnswersForItsNames has nodes resolve the names of the cluster, in place of the site's DNS.
+// TestAClusterThatAnswersForItsNames lets the nodes resolve the names of the cluster, instead of the site's DNS.
 func TestAClusterThatAnswersForItsNames(t *testing.T) {
 	c := newCluster(t, "names")
 	c.apply("cluster-template-dns.yaml", map[string]string{
 		"CONTROL_PLANE_VIRTUAL_IP_PROVIDER": "Keepalived",
 		"CLUSTER_DOMAIN":                    "names.example.com",
 	}, func(object *unstructured.Unstructured) {
-		if object.GetKind() == "OLVMCluster" { // the image available here
+		if object.GetKind() == "OLVMCluster" { // the image that is available here
 			fields := []string{"spec", "controlPlaneServices", "dns", "image"}
 			_ = unstructured.SetNestedField(object.Object, suite.image.CoreDNS, fields...)
 		}

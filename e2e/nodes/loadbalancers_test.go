@@ -18,9 +18,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// expectLoadBalancers gives the pods of hello a Service of type LoadBalancer, and queries it from outside the cluster.
-// Then it cuts the power of the node holding its address, and another node takes over. A second Service gets another
-// address, and a third must wait for a free one.
+// expectLoadBalancers creates a Service of type LoadBalancer for the pods of hello, and sends requests to it from
+// outside the cluster. Then it cuts the power of the node that holds the Service's address, so that another node takes
+// over. A second Service gets another address, and a third must wait for a free one.
 func (c *cluster) expectLoadBalancers() {
 	c.t.Helper()
 	first := c.exposed("front")
@@ -78,7 +78,7 @@ func (c *cluster) expose(name string) {
 	check.Error(c.t, err, "")
 }
 
-// exposed creates a Service of type LoadBalancer, and returns its address once pods answer there.
+// exposed creates a Service of type LoadBalancer, waits until pods answer at its address, and returns the address.
 func (c *cluster) exposed(name string) string {
 	c.t.Helper()
 	c.expose(name)
@@ -88,7 +88,7 @@ func (c *cluster) exposed(name string) string {
 	return address
 }
 
-// addressOfService waits for the address of a Service, and returns it. It must be in the range.
+// addressOfService waits for the address of a Service, and returns it. The address must be in the range.
 func (c *cluster) addressOfService(name string) (address string) {
 	c.t.Helper()
 	c.eventually("Service "+name+" has an address", func(ctx context.Context) error {
@@ -115,7 +115,7 @@ func (c *cluster) addressOfService(name string) (address string) {
 	return address
 }
 
-// holderOf returns the node holding the address of a Service, according to kube-vip's lease.
+// holderOf returns the node that holds the address of a Service according to kube-vip's lease.
 func (c *cluster) holderOf(ctx context.Context, service string) (string, error) {
 	lease, err := c.workload.CoordinationV1().Leases(metav1.NamespaceDefault).Get(ctx, "kubevip-"+service, metav1.GetOptions{})
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *cluster) holderOf(ctx context.Context, service string) (string, error) 
 	return *lease.Spec.HolderIdentity, nil
 }
 
-// get queries the pods of hello at an address once.
+// get sends one request to the pods of hello at an address.
 func get(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

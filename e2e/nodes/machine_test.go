@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// site is a network with a bridge, and the image.
+// site is a network with a bridge, and an image.
 type site struct {
 	t     *testing.T
 	image nodeimage.Image
@@ -51,7 +51,7 @@ func (s *site) ip(args ...string) {
 func (s *site) config(name, userData string) machine.Config {
 	s.t.Helper()
 
-	// The provider's additions keep a later start, without a drive, from searching for another source.
+	// The provider's additions prevent that a later start without a drive searches for another data source.
 	merged, err := bootstrap.Merge([]byte(userData), bootstrap.CloudConfig, bootstrap.Guest{HostName: name})
 	check.Error(s.t, err, "")
 
@@ -129,12 +129,12 @@ func TestAMachine(t *testing.T) {
 	check.Equal(t, "the host name", s.until(m, "hostname"), "first")
 	check.Equal(t, "what firmware says", s.until(m, "cat", "/sys/class/dmi/id/product_uuid"), config.ID)
 	check.Contains(t, "its address", s.until(m, "ip", "-br", "address", "show", "enp1s0"), "10.198.0.11/24")
-	// It would remove the interfaces of pods from their bridge.
+	// NetworkManager would remove the interfaces of pods from their bridge.
 	s.until(m, "sh", "-c", "! systemctl --quiet is-active NetworkManager")
 	check.Contains(t, "the way out", s.until(m, "ping", "-c", "1", "-W", "1", "10.198.0.1"), "1 received")
 	check.Equal(t, "units that have failed", s.until(m, "systemctl", "--failed", "--plain", "--no-legend"), "")
 
-	// With the run's drive it is the same instance, so cloud-init does not run again.
+	// With the drive of this run, the machine is the same instance, so cloud-init does not run again.
 	s.until(m, "rm", "/etc/written")
 	_, _ = m.RunCommand(t.Context(), "systemctl", "reboot")
 	s.waitFor(m, machine.Reboots)
@@ -164,7 +164,7 @@ func TestAMachine(t *testing.T) {
 	expectNoGroups(t, config.Group)
 }
 
-// expectNoGroups checks for leftovers of a machine in the kernel.
+// expectNoGroups verifies that nothing of a machine is left in the kernel.
 func expectNoGroups(t *testing.T, group string) {
 	t.Helper()
 

@@ -1,5 +1,5 @@
-// Package nodes tests the simulator's optional real VMs: Linux machines with systemd, cloud-init and kubeadm. Cluster
-// API's managers and ours run them.
+// Package nodes tests the real VMs that the simulator can run: Linux machines with systemd, cloud-init and kubeadm.
+// Cluster API's managers and our manager control them.
 package nodes
 
 import (
@@ -27,23 +27,24 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// suite is shared by all tests.
+// suite holds what all tests share.
 var suite struct {
-	// skip explains why nodes cannot run here; nil if they can.
+	// skip explains why nodes cannot run on this host; nil means that they can.
 	skip  error
 	tools *toolchain.Toolchain
-	// image is the newest one; before has the previous patch version.
+	// image is the newest image. before is an image with the previous patch version.
 	image, before nodeimage.Image
 	dir           string
 	binDir        string
-	// site holds the leftovers of this process's machines.
+	// site holds what this process's machines leave behind.
 	site machine.Site
-	// plane is started by the first test in need of it, under the lock.
+	// starting is held while the first test that needs the plane starts it.
 	starting sync.Mutex
 	plane    *simplane.Plane
 }
 
-// inside holds the folder of the suite, and marks the process in its own network namespace.
+// inside is the environment variable with the folder of the suite. It marks the process that runs in its own network
+// namespace.
 const inside = "CAPOLVM_NODES_INSIDE"
 
 func TestMain(m *testing.M) {
@@ -102,7 +103,7 @@ func run(m *testing.M) (code int, err error) {
 	return code, nil
 }
 
-// requireNodes skips a test in short mode, and if this machine cannot run nodes.
+// requireNodes skips a test in short mode, or if this host cannot run nodes.
 func requireNodes(t *testing.T) {
 	t.Helper()
 	testenv.SkipInShort(t, "boots Linux machines with kubelets")
@@ -115,7 +116,7 @@ func requireNodes(t *testing.T) {
 func say(format string, args ...any) { fmt.Printf("nodes: "+format+"\n", args...) }
 
 // prepare builds the programs, and then runs this program again in a new network namespace. The management plane, the
-// simulator and the networks of its VMs share the namespace: they reach each other, and nobody else.
+// simulator and the networks of its VMs share this namespace. They can reach each other, but nothing else.
 func prepare() (int, error) {
 	ctx := context.Background()
 	if err := suite.tools.Build(ctx, "plane", localplane.Programs...); err != nil {

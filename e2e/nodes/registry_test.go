@@ -32,15 +32,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// mirror is the equipment of a site without internet access. A registry of container images replaces all registries,
-// and a folder holds the components for clusterctl.
+// mirror provides what a site without internet access needs. A registry of container images replaces all registries,
+// and a folder contains the components for clusterctl.
 type mirror struct {
 	t *testing.T
-	// address is the registry's, and dir contains the components.
+	// address is the address of the registry. dir is the folder with the components.
 	address, dir string
 }
 
-// newMirror starts the registry, reachable from nodes.
+// newMirror starts the registry at an address that nodes can reach.
 func newMirror(t *testing.T) *mirror {
 	t.Helper()
 	blobs := registry.NewDiskBlobHandler(t.TempDir())
@@ -57,13 +57,13 @@ func newMirror(t *testing.T) *mirror {
 	return &mirror{t: t, address: listener.Addr().String(), dir: t.TempDir()}
 }
 
-// configuration makes containerd pull all images from the registry. It is the content of the file
-// /etc/containerd/certs.d/_default/hosts.toml.
+// configuration returns a configuration with which containerd pulls all images from the registry. It belongs into the
+// file /etc/containerd/certs.d/_default/hosts.toml.
 func (m *mirror) configuration() string {
 	return fmt.Sprintf("[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", "http://"+m.address)
 }
 
-// push builds an image of executables, and uploads it to the registry under its original name.
+// push builds an image with executables, and uploads the image to the registry under its original name.
 func (m *mirror) push(image string, config v1.Config, executables map[string]string) {
 	m.t.Helper()
 	content, err := nodeimage.ContainerImage(config, executables)
@@ -76,12 +76,12 @@ func (m *mirror) push(image string, config v1.Config, executables map[string]str
 	check.Error(m.t, remote.Write(reference, content, remote.WithContext(m.t.Context())), "")
 }
 
-// noRoot returns the configuration of a manager running as an unprivileged user, as required by its manifests.
+// noRoot returns the configuration of a manager that runs as an unprivileged user, as the manager's manifests require.
 func noRoot(entrypoint ...string) v1.Config {
 	return v1.Config{User: "65532:65532", Entrypoint: entrypoint}
 }
 
-// write writes a file of the components.
+// write writes a file into the folder with the components.
 func (m *mirror) write(path string, content []byte) {
 	m.t.Helper()
 	path = filepath.Join(m.dir, path)
@@ -89,7 +89,7 @@ func (m *mirror) write(path string, content []byte) {
 	check.Error(m.t, os.WriteFile(path, content, 0o600), "")
 }
 
-// kustomize renders a folder.
+// kustomize returns the manifests that kustomize renders from a folder.
 func (m *mirror) kustomize(folder string) []byte {
 	m.t.Helper()
 	kubectl, err := suite.tools.Path("plane", "kubectl")
@@ -134,7 +134,7 @@ func (m *mirror) addClusterAPI() {
 	}
 }
 
-// addProvider adds a release of this provider, with the same content in its image as the Dockerfile's.
+// addProvider adds a release of this provider. The content of its image is the same as with the Dockerfile.
 func (m *mirror) addProvider(version string) {
 	m.t.Helper()
 	folder := filepath.Join(m.dir, "infrastructure-olvm", version)
@@ -153,7 +153,7 @@ func (m *mirror) addProvider(version string) {
 	})
 }
 
-// certManagerPrograms are the programs of cert-manager, built before the tests.
+// certManagerPrograms are the programs of cert-manager. They are built before the tests.
 var certManagerPrograms = []string{"controller", "webhook", "cainjector"}
 
 // addCertManager adds the manifests of cert-manager's chart, because clusterctl installs cert-manager first.
@@ -180,8 +180,8 @@ func (m *mirror) addCertManager() (version string) {
 	return version
 }
 
-// renderCertManager renders the manifests of a cert-manager release like its build: the chart with its version, and
-// with the CRDs among the templates.
+// renderCertManager renders the manifests of a cert-manager release in the way of cert-manager's own build. It uses the
+// chart with the release's version, and the CRDs as templates.
 func renderCertManager(deploy, version, dir string) ([]byte, error) {
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(deploy, "charts", "cert-manager"))); err != nil {
 		return nil, err
@@ -224,7 +224,7 @@ func renderCertManager(deploy, version, dir string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// clusterctl writes its configuration, with sources in the mirror only.
+// clusterctl writes clusterctl's configuration with sources only in the mirror, and returns its path.
 func (m *mirror) clusterctl(certManager, provider string) (path string) {
 	m.t.Helper()
 	entry := func(name, kind, label, version, file string) map[string]any {

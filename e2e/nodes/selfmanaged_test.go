@@ -28,7 +28,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-// ownFile is the cluster file of a self-managing cluster.
+// ownFile is the cluster file of a cluster that manages itself.
 const ownFile = `name: own
 virtualIp: PREFIX5
 kubernetesVersion: VERSION
@@ -61,7 +61,7 @@ providers:
           ipv4: {subnet: PREFIX0/24, ipAddresses: PREFIX100-PREFIX109}
 `
 
-// user runs olvmctl with a separate home folder.
+// user is a user who runs olvmctl with a separate home folder.
 type user struct {
 	t        *testing.T
 	home     string
@@ -85,7 +85,7 @@ func (u *user) file(name, content string) string {
 	return path
 }
 
-// olvmctl runs the command, which must succeed, and returns its output.
+// olvmctl runs the command and returns its output. The command must succeed.
 func (u *user) olvmctl(args ...string) string {
 	u.t.Helper()
 	command := exec.CommandContext(u.t.Context(), filepath.Join(suite.binDir, "olvmctl"), args...)
@@ -122,7 +122,7 @@ func (u *user) olvmctl(args ...string) string {
 	return string(out)
 }
 
-// mirrored makes nodes pull images from the mirror.
+// mirrored changes manifests so that nodes pull images from the mirror.
 func (m *mirror) mirrored(manifests string) string {
 	m.t.Helper()
 	objects, err := manifest.Read([]byte(manifests))
@@ -158,7 +158,7 @@ func (m *mirror) mirrored(manifests string) string {
 	return out.String()
 }
 
-// expectPods waits until Cluster API's managers and ours run as pods, without restarts.
+// expectPods waits until Cluster API's managers and our manager run as pods, without any restart.
 func (c *cluster) expectPods() {
 	c.t.Helper()
 	c.eventually("the managers run as pods", func(ctx context.Context) error {
@@ -181,7 +181,7 @@ func (c *cluster) expectPods() {
 	})
 }
 
-// expectNoRestarts checks that no manager exited by itself.
+// expectNoRestarts verifies that no manager has exited by itself.
 func (c *cluster) expectNoRestarts() {
 	c.t.Helper()
 	var pods corev1.PodList
@@ -194,9 +194,9 @@ func (c *cluster) expectNoRestarts() {
 	}
 }
 
-// TestAClusterThatManagesItself has olvmctl create a cluster from nothing, with providers and storage driver from a
-// mirror. The cluster receives its own objects. Its managers run as pods and create another machine, and a pod uses a
-// disk of the engine. Finally, a deletion moves the cluster back to processes.
+// TestAClusterThatManagesItself lets olvmctl create a cluster from nothing, with providers and a storage driver from a
+// mirror. The cluster gets its own objects. Its managers run as pods and create another machine. A pod uses a disk of
+// the engine. Finally, a deletion moves the cluster back to processes.
 func TestAClusterThatManagesItself(t *testing.T) {
 	c := newCluster(t, "own")
 	m, u := newMirror(t), newUser(t)
@@ -236,7 +236,7 @@ func TestAClusterThatManagesItself(t *testing.T) {
 	}
 }
 
-// turnTo switches to the objects in the cluster of a kubeconfig: the cluster itself.
+// turnTo continues with the objects in the cluster of a kubeconfig, which is the cluster itself.
 func (c *cluster) turnTo(kubeconfig string) {
 	c.t.Helper()
 	var err error

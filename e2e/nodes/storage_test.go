@@ -24,8 +24,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// storageImages maps the image names in the oVirt CSI driver's manifests to the role of our stand-in. The attacher is
-// the real one.
+// storageImages maps the names of images in the oVirt CSI driver's manifests to roles of our replacement. The attacher
+// is the original program.
 var storageImages = map[string]string{
 	"ovirt-csi-driver":          "driver",
 	"csi-provisioner":           "provisioner",
@@ -72,7 +72,7 @@ func (m *mirror) addStorageDriver() {
 	}
 }
 
-// withLibraries returns a program of this machine and its libraries.
+// withLibraries returns the paths of a program of this host and of its libraries.
 func (m *mirror) withLibraries(program string) []string {
 	m.t.Helper()
 	output, err := exec.CommandContext(m.t.Context(), "ldd", program).Output()
@@ -89,7 +89,7 @@ func (m *mirror) withLibraries(program string) []string {
 	return out
 }
 
-// expectStorage has a StatefulSet store data on a disk of the engine. The disk must follow the pod to another node.
+// expectStorage lets a StatefulSet store data on a disk of the engine. The disk must follow the pod to another node.
 func (c *cluster) expectStorage() {
 	c.t.Helper()
 	class := &storagev1.StorageClass{
@@ -133,7 +133,7 @@ func (c *cluster) expectStorage() {
 	})
 }
 
-// keeper returns a StatefulSet. Its pod records on its volume the nodes of its starts.
+// keeper returns a StatefulSet whose pod records on its volume on which nodes it has started.
 func keeper() *appsv1.StatefulSet {
 	labels := map[string]string{"app": "keep"}
 
@@ -165,8 +165,8 @@ func keeper() *appsv1.StatefulSet {
 	}
 }
 
-// expectKept waits until the pod has started this many times with the same volume, on a node other than before. It
-// returns the node.
+// expectKept waits until the pod has started the given number of times with the same volume. It must run on another
+// node than before. expectKept returns this node.
 func (c *cluster) expectKept(starts int, before string) (node string) {
 	c.t.Helper()
 	what := fmt.Sprintf("the pod with a disk has been started on %d nodes", starts)
@@ -198,7 +198,7 @@ func (c *cluster) expectKept(starts int, before string) (node string) {
 	return node
 }
 
-// expectDisk returns the disk of a claim. It must be attached to the VM of this node, and to no other.
+// expectDisk returns the ID of a claim's disk. The disk must be attached to the VM of this node, and to no other VM.
 func (c *cluster) expectDisk(node string) (disk engine.ID) {
 	c.t.Helper()
 	var owners []string

@@ -19,9 +19,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestAClusterOnOracleCloudLivesAndIsDeleted (row 38) creates a cluster from nothing to ready nodes, with an
-// occasionally failing cloud. The cluster is upgraded, scaled by editing (row 39), changed by a second start, moved and
-// deleted. Nothing is left.
+// TestAClusterOnOracleCloudLivesAndIsDeleted (row 38) creates a cluster from nothing until its nodes are ready. Some
+// calls to the cloud fail. The test upgrades the cluster, scales it by editing (row 39), changes it by a second start,
+// moves it and deletes it. At the end, nothing is left.
 func TestAClusterOnOracleCloudLivesAndIsDeleted(t *testing.T) {
 	s := siteOn(t, suite.cloud)
 	in := s.cloud.Compartment("parent/my")
@@ -75,10 +75,10 @@ func (s *site) in(t *testing.T) *site {
 	return &out
 }
 
-// biggerWorkers is the change of the cluster file.
+// biggerWorkers is the change of the cluster file that makes workers bigger.
 const biggerWorkers = "    workerShape: {shape: VM.Standard.E4.Flex, ocpus: 8}\n"
 
-// upgrade rolls out the workers with another shape.
+// upgrade replaces the workers by workers with another shape.
 func (s *site) upgrade(management []string) {
 	s.t.Helper()
 	s.write("cluster.yaml", readFile(s.t, s.file)+biggerWorkers)
@@ -105,7 +105,7 @@ func (s *site) upgrade(management []string) {
 	contains(s.t, "the same again", out, "prod is up to date")
 }
 
-// checkControllerManager checks the configuration of the cloud controller manager: it contains no key of a user.
+// checkControllerManager verifies that the configuration of the cloud controller manager contains no key of a user.
 func (s *site) checkControllerManager() {
 	s.t.Helper()
 	var secret corev1.Secret
@@ -123,7 +123,7 @@ func (s *site) checkControllerManager() {
 	}
 }
 
-// scaleByEditing edits the MachineDeployment, as in the seed: its phase is ScalingUp, then Running.
+// scaleByEditing edits the MachineDeployment as in the seed. The phase changes to ScalingUp, and then to Running.
 func (s *site) scaleByEditing() {
 	s.t.Helper()
 	deployment := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "prod-md-0"}}
@@ -141,11 +141,11 @@ func (s *site) scaleByEditing() {
 		})
 	}
 
-	// Running means that the number of Machines is right, not that they have instances.
+	// The phase Running means that the number of Machines is right, but not that they have instances.
 	wait.Until(s.t, "the third instance is there", func() bool { return len(s.cloud.Objects("instances")) == 3 })
 }
 
-// startAgain changes the cluster file, and a second start applies it.
+// startAgain changes the cluster file, and applies the change by a second start.
 func (s *site) startAgain(management []string) {
 	s.t.Helper()
 	s.clusterFile("prod", "parent/my", "workerNodes: 3")
@@ -163,7 +163,7 @@ func (s *site) startAgain(management []string) {
 	}
 }
 
-// move moves the cluster to the other management cluster, for deletion there.
+// move moves the cluster to the other management cluster, where the test deletes it.
 func (s *site) move(management []string) {
 	s.t.Helper()
 	written := s.cloud.Calls(writes)
@@ -204,8 +204,8 @@ func (s *site) move(management []string) {
 	}
 }
 
-// TestAClusterOnOracleCloudWithoutAManagementCluster (row 34) creates a cluster without a management cluster, and
-// deletes it with the one created by start.
+// TestAClusterOnOracleCloudWithoutAManagementCluster (row 34) creates a cluster without a management cluster. It
+// deletes the cluster with the management cluster that start has created.
 func TestAClusterOnOracleCloudWithoutAManagementCluster(t *testing.T) {
 	s := siteOn(t, suite.cloud)
 	in := s.cloud.Compartment("parent/my/child")

@@ -22,11 +22,11 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// writes matches modifying calls of the cloud.
+// writes matches the calls that change the cloud.
 const writes = `^(POST|PUT|DELETE|PATCH) `
 
-// TestTheConfigurationOfOracleCloudIsCheckedFirst (row 33) finds compartments by OCID and by path, and reports errors
-// before any write.
+// TestTheConfigurationOfOracleCloudIsCheckedFirst (row 33) verifies that compartments are found by OCID and by path,
+// and that errors are reported before any write.
 func TestTheConfigurationOfOracleCloudIsCheckedFirst(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -78,15 +78,15 @@ func TestTheConfigurationOfOracleCloudIsCheckedFirst(t *testing.T) {
 func qcow2(size int) string {
 	header := make([]byte, 512+size)
 	copy(header, "QFI\xfb\x00\x00\x00\x03")
-	header[23] = 16                                       // bits of a cluster
-	copy(header[24:], "\x00\x00\x00\x00\x40\x00\x00\x00") // 1 GiB
+	header[23] = 16                                       // number of bits of a cluster
+	copy(header[24:], "\x00\x00\x00\x00\x40\x00\x00\x00") // 1 GiB, the size of the disk
 	header[103] = 104                                     // length of the header
 
 	return string(header)
 }
 
 // startUpToManifests returns the arguments of a start of the cluster file. The start ends before it applies the
-// manifests, because a Secret with the same name exists and is immutable.
+// manifests, because an immutable Secret with the same name already exists.
 func (s *site) startUpToManifests(cluster string) []string {
 	s.t.Helper()
 	immutable := true
@@ -104,8 +104,8 @@ func (s *site) startUpToManifests(cluster string) []string {
 	return []string{"start", "-f", s.file, "--kubeconfig", suite.plane.Kubeconfig}
 }
 
-// TestMissingImagesAreImportedIntoOracleCloud (row 36) imports images missing from the compartment, uses the newest
-// existing ones, and explains failed imports.
+// TestMissingImagesAreImportedIntoOracleCloud (row 36) verifies that start imports images missing in the compartment.
+// It uses the newest of the existing images, and explains failed imports.
 func TestMissingImagesAreImportedIntoOracleCloud(t *testing.T) {
 	t.Parallel()
 
@@ -145,7 +145,7 @@ func TestMissingImagesAreImportedIntoOracleCloud(t *testing.T) {
 		s.cloud.AddImage(in, "arm64", "1.36.1", time.Now().Add(-time.Hour))
 
 		newest := s.cloud.AddImage(in, "arm64", "1.36.1", time.Now())
-		for range 6 { // more than a page
+		for range 6 { // more images than a page holds
 			s.cloud.AddImage(in, "arm64", "1.36.1", time.Now().Add(-2*time.Hour))
 			s.cloud.AddImage(in, "arm64", "1.35.0", time.Now())
 		}
@@ -171,7 +171,7 @@ func TestMissingImagesAreImportedIntoOracleCloud(t *testing.T) {
 		args := append(s.startUpToManifests("images-failed"), "--image", "amd64="+s.write("amd.qcow2", qcow2(1<<10)))
 		s.fails(args, "InvalidImage: the disk has no boot sector")
 
-		// It continues without another upload.
+		// The import continues without another upload.
 		uploads := len(s.cloud.Calls(`^PUT /n/`))
 		s.olvmctl(args...)
 		check.Equal(t, "uploads", len(s.cloud.Calls(`^PUT /n/`)), uploads)
@@ -179,8 +179,8 @@ func TestMissingImagesAreImportedIntoOracleCloud(t *testing.T) {
 	})
 }
 
-// TestTheTemplateOfOracleCloudCanBeGivenBack (row 37) prints a template as in the seed, and accepts its output as
-// input.
+// TestTheTemplateOfOracleCloudCanBeGivenBack (row 37) verifies that a printed template is as in the seed, and that it
+// is accepted as input.
 func TestTheTemplateOfOracleCloudCanBeGivenBack(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -202,7 +202,7 @@ func TestTheTemplateOfOracleCloudCanBeGivenBack(t *testing.T) {
 		readFile(t, golden))
 	check.Equal(t, "the template", out, want)
 
-	// The real API server accepts all of it, with the CRDs of Cluster API Provider OCI.
+	// The real API server with the CRDs of Cluster API Provider OCI accepts the whole template.
 	objects, err := manifest.Read([]byte(out))
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func readFile(t *testing.T, path string) string {
 	return string(content)
 }
 
-// sorted returns the values of a field.
+// sorted returns the sorted values of a field in the objects.
 func sorted(objects []map[string]any, field string) []string {
 	var out []string
 	for _, object := range objects {
@@ -249,8 +249,8 @@ func sorted(objects []map[string]any, field string) []string {
 	return out
 }
 
-// TestAnImportThatWasInterrupted has the next start complete an import: the image is offered for its shapes, and
-// nothing is left.
+// TestAnImportThatWasInterrupted verifies that the next start completes an import. The image is then available for its
+// shapes, and nothing is left.
 func TestAnImportThatWasInterrupted(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -264,7 +264,7 @@ func TestAnImportThatWasInterrupted(t *testing.T) {
 	s.fails(args, "not now")
 	check.Equal(t, "objects in the bucket", len(s.cloud.ObjectNames("ocne-images")), 1)
 
-	s.fails(args[:len(args)-2], "field is immutable") // it reaches the manifests without the file
+	s.fails(args[:len(args)-2], "field is immutable") // the start reaches the manifests without the image file
 	check.Equal(t, "imports", len(s.cloud.Calls(`^POST /20160918/images$`)), 1)
 	check.Equal(t, "shapes of ARM", len(s.cloud.Calls(`^PUT /20160918/images/.*/shapes/`)), 3)
 	check.Equal(t, "how ARM boots", len(s.cloud.Objects("computeImageCapabilitySchemas")), 1)

@@ -1,4 +1,5 @@
-// Package oci makes clusters on a fake of Oracle Cloud with olvmctl, Cluster API's managers and Cluster API Provider OCI.
+// Package oci creates clusters on a fake of Oracle Cloud with olvmctl, Cluster API's managers and Cluster API Provider
+// OCI.
 package oci
 
 import (
@@ -30,7 +31,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// The user of the cloud, and its resources.
+// These constants are the user of the cloud and the user's resources.
 const (
 	tenancy  = "ocid1.tenancy.oc1..aaaa"
 	user     = "ocid1.user.oc1..bbbb"
@@ -38,16 +39,17 @@ const (
 	endpoint = "127.30.0.5"
 )
 
-// suite is shared by all tests: programs, two management clusters, and the prerequisites of clouds.
+// suite holds what all tests share: programs, two management clusters, and what clouds need.
 var suite struct {
 	tools  *toolchain.Toolchain
 	dir    string
 	binDir string
-	// plane is the management cluster. other is a second one, and also the API server of the created clusters.
+	// plane is the management cluster. other is another management cluster, and also the API server of the created
+	// clusters.
 	plane, other *localplane.Plane
-	// cloud is the managers' cloud.
+	// cloud is the cloud that the managers use.
 	cloud *fakeoci.Server
-	// key and fingerprint are the user's.
+	// key and fingerprint belong to the user.
 	key         []byte
 	fingerprint string
 }
@@ -56,7 +58,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 
 	if testing.Short() {
-		os.Exit(m.Run()) // each test is skipped
+		os.Exit(m.Run()) // each test skips itself
 	}
 
 	ctrl.SetLogger(logr.Discard())
@@ -168,7 +170,7 @@ func makeKey() error {
 	suite.key = pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 
 	var parts []string
-	for _, part := range md5.Sum(public) { // Oracle's definition of a key fingerprint
+	for _, part := range md5.Sum(public) { // this is how Oracle defines the fingerprint of a key
 		parts = append(parts, fmt.Sprintf("%02x", part))
 	}
 
@@ -191,7 +193,7 @@ func skipInShort(t *testing.T) {
 	testenv.SkipInShort(t, "makes clusters with Cluster API Provider OCI")
 }
 
-// newSite returns a site with its own cloud, without managers and guests.
+// newSite returns a site with its own cloud. No managers and no guests use this cloud.
 func newSite(t *testing.T) *site {
 	t.Helper()
 	skipInShort(t)
@@ -236,7 +238,7 @@ func (s *site) write(name, content string) string {
 	return path
 }
 
-// clusterFile writes the cluster file; more are further lines of it.
+// clusterFile writes the cluster file. The parameter more contains further lines of the file.
 func (s *site) clusterFile(name, compartment string, more ...string) {
 	s.t.Helper()
 	url := s.cloud.URL()
@@ -252,7 +254,7 @@ providers:
 `, name, strings.Join(more, "\n"), name, compartment, url, url, url, url, url, url))
 }
 
-// olvmctl runs the command and returns its exit code and output.
+// olvmctl runs the command, and returns its exit code and its output.
 func (s *site) olvmctl(args ...string) (code int, out, problems string) {
 	s.t.Helper()
 	command := exec.CommandContext(context.WithoutCancel(s.t.Context()), filepath.Join(suite.binDir, "olvmctl"), args...)
@@ -267,7 +269,7 @@ func (s *site) olvmctl(args ...string) (code int, out, problems string) {
 	return command.ProcessState.ExitCode(), stdout.String(), stderr.String()
 }
 
-// does runs olvmctl, which must succeed.
+// does runs olvmctl and returns its output. The command must succeed.
 func (s *site) does(args ...string) (out, problems string) {
 	s.t.Helper()
 	code, out, problems := s.olvmctl(args...)
@@ -279,7 +281,7 @@ func (s *site) does(args ...string) (out, problems string) {
 	return out, problems
 }
 
-// fails runs olvmctl, which must fail and print each of the texts.
+// fails runs olvmctl. The command must fail, and print all texts in says.
 func (s *site) fails(args []string, says ...string) {
 	s.t.Helper()
 	code, out, problems := s.olvmctl(args...)
@@ -294,7 +296,7 @@ func (s *site) fails(args []string, says ...string) {
 	}
 }
 
-// contains fails if a text lacks parts.
+// contains fails the test if a text lacks one of the parts.
 func contains(t *testing.T, field, text string, parts ...string) {
 	t.Helper()
 

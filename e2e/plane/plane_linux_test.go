@@ -28,7 +28,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// insideVariable tells this program that it is in a network namespace with only the loopback.
+// insideVariable is the environment variable that tells this program that its network namespace has only the loopback
+// interface.
 const insideVariable = "CAPOLVM_TEST_LOOPBACK_ALONE"
 
 // TestAPlaneOnLoopbackAlone starts a plane without a default route.
@@ -58,7 +59,7 @@ func TestAPlaneOnLoopbackAlone(t *testing.T) {
 
 	checkControllers(t, plane.Client)
 
-	// The others depend on it and end, too.
+	// The other processes depend on this one and end, too.
 	for _, name := range []string{"etcd", "kube-apiserver"} {
 		check.Error(t, syscall.Kill(childOf(t, name), syscall.SIGKILL), "")
 
@@ -73,7 +74,7 @@ func TestAPlaneOnLoopbackAlone(t *testing.T) {
 	}
 }
 
-// checkControllers checks the deletion of a deleted object's dependents, and of a deleted namespace's content.
+// checkControllers verifies that the dependents of a deleted object and the content of a deleted namespace are deleted.
 func checkControllers(t *testing.T, c client.Client) {
 	t.Helper()
 
@@ -130,7 +131,7 @@ func runInside(t *testing.T) {
 	check.Contains(t, "the output", output, "--- PASS: "+t.Name())
 }
 
-// inside runs only this test of this program in new namespaces.
+// inside runs only this test of this program in new namespaces, and returns the output.
 func inside(ctx context.Context, namespaces uintptr) (string, error) {
 	var output bytes.Buffer
 
@@ -149,7 +150,7 @@ func inside(ctx context.Context, namespaces uintptr) (string, error) {
 	return output.String(), err
 }
 
-// raiseLoopback brings up the loopback, because it is down in a new namespace.
+// raiseLoopback brings up the loopback interface, because it is down in a new namespace.
 func raiseLoopback() error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {
@@ -167,7 +168,7 @@ func raiseLoopback() error {
 	return unix.IoctlIfreq(socket, unix.SIOCSIFFLAGS, request)
 }
 
-// childOf finds a child of this process by its name.
+// childOf returns the ID of the child process with the given name.
 func childOf(t *testing.T, name string) int {
 	t.Helper()
 
@@ -177,10 +178,10 @@ func childOf(t *testing.T, name string) int {
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 
-		// pid (comm) state ppid
+		// The file has the form: pid (comm) state ppid.
 		pid, rest, _ := strings.Cut(string(content), " ")
 		if !strings.HasPrefix(rest, fmt.Sprintf("(%s) ", name)) || strings.Fields(rest)[2] != strconv.Itoa(os.Getpid()) {
 			continue

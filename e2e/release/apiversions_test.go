@@ -16,8 +16,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// expectOldObjectsToValidate has a real API server, with the present CRDs, accept the objects of users of each release
-// series. There is no release yet: testdata contains the objects of a hypothetical v0.1.0.
+// expectOldObjectsToValidate verifies that a real API server with the present CRDs accepts the objects of users of each
+// release series. There is no release yet: testdata contains the objects of a hypothetical v0.1.0.
 func (m *management) expectOldObjectsToValidate(t *testing.T) {
 	files, err := filepath.Glob("testdata/v*/objects.yaml")
 	check.Error(t, err, "")
@@ -55,7 +55,8 @@ func (m *management) expectOldObjectsToValidate(t *testing.T) {
 	check.Equal(t, "kinds", len(kinds), 10)
 }
 
-// oraclesProvider is the evidence of Oracle's provider: its chart installs these objects.
+// oraclesProvider contains the objects that the chart of Oracle's provider installs. They show that this provider is
+// present.
 const oraclesProvider = `
 {apiVersion: v1, kind: Namespace, metadata: {name: cluster-api-provider-olvm}}
 ---
@@ -69,8 +70,8 @@ spec:
     spec: {containers: [{name: manager, image: example.com/old}]}
 `
 
-// expectNothingBesideOraclesProvider temporarily adds the Deployment of Oracle's provider to an empty management
-// cluster, and expects olvmctl to refuse to install anything.
+// expectNothingBesideOraclesProvider adds the Deployment of Oracle's provider to an empty management cluster for a
+// while. It expects that olvmctl then refuses to install anything.
 func (m *management) expectNothingBesideOraclesProvider(t *testing.T) {
 	objects, err := manifest.Read([]byte(oraclesProvider))
 	check.Error(t, err, "")

@@ -30,7 +30,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// keptWithRelease is the annotation added to CRDs by the chart.
+// keptWithRelease is the annotation that the chart adds to CRDs.
 const keptWithRelease = "helm.sh/resource-policy"
 
 // TestTheHelmChartIsTheKustomization renders the chart with its default values, and compares it with clusterctl's
@@ -63,7 +63,7 @@ func TestTheHelmChartIsTheKustomization(t *testing.T) {
 	}
 }
 
-// components returns the objects installed by clusterctl.
+// components returns the objects that clusterctl installs.
 func (m *management) components(version string) map[string]*unstructured.Unstructured {
 	m.t.Helper()
 	content, err := os.ReadFile(filepath.Join(m.dir, "repository", "infrastructure-olvm", version,
@@ -73,7 +73,7 @@ func (m *management) components(version string) map[string]*unstructured.Unstruc
 	return byName(m.t, m.fillComponents(content, nil))
 }
 
-// fillComponents has clusterctl fill in the variables of components.
+// fillComponents lets clusterctl fill in the variables of components.
 func (m *management) fillComponents(content []byte, values valuesOfVariables) []byte {
 	m.t.Helper()
 	filled, err := yamlprocessor.NewSimpleProcessor().Process(content, values.Get)
@@ -82,7 +82,7 @@ func (m *management) fillComponents(content []byte, values valuesOfVariables) []
 	return filled
 }
 
-// TestVariablesOfTheComponentsAreFlagsOfTheManager sets each variable to text with special characters of YAML.
+// TestVariablesOfTheComponentsAreFlagsOfTheManager sets each variable to a text with special characters of YAML.
 func TestVariablesOfTheComponentsAreFlagsOfTheManager(t *testing.T) {
 	t.Parallel()
 	m := newChart(t)
@@ -124,7 +124,7 @@ func (m *management) loadChart(version string) *chart.Chart {
 	return made
 }
 
-// render validates values against the chart's schema, and returns the objects Helm renders from them.
+// render validates values against the chart's schema, and returns the objects that Helm renders from the values.
 func (m *management) render(version string, values map[string]any) map[string]*unstructured.Unstructured {
 	m.t.Helper()
 	made := m.loadChart(version)
@@ -159,7 +159,7 @@ func byName(t *testing.T, manifests []byte) map[string]*unstructured.Unstructure
 	return out
 }
 
-// TestHelmInstallsAndUpgrades has Helm install the chart in a namespace with another name, and change a value.
+// TestHelmInstallsAndUpgrades lets Helm install the chart into a namespace with another name, and then change a value.
 func TestHelmInstallsAndUpgrades(t *testing.T) {
 	m := newManagement(t)
 	m.release("v0.1.0")

@@ -44,7 +44,7 @@ func valuesOf(t *testing.T, text string) map[string]any {
 	return values
 }
 
-// typed converts an object to its type, and fails on fields unknown to its kind.
+// typed converts an object to its type. It fails for fields that the object's kind does not have.
 func typed[T any](t *testing.T, object *unstructured.Unstructured) T {
 	t.Helper()
 
@@ -115,7 +115,7 @@ podDisruptionBudget: {enabled: true, maxUnavailable: 2}
 		&metav1.LabelSelector{MatchLabels: deployment.Spec.Selector.MatchLabels})
 }
 
-// TestEachShardOfTheChartHasADeployment renders two shards. Neither selects the Pods of the other.
+// TestEachShardOfTheChartHasADeployment renders two shards. Neither of them selects the Pods of the other.
 func TestEachShardOfTheChartHasADeployment(t *testing.T) {
 	t.Parallel()
 	m := newChart(t)
@@ -152,7 +152,7 @@ func namesOf(variables []corev1.EnvVar) func(yield func(string) bool) {
 	}
 }
 
-// TestWithoutAMemoryRequestThereIsNoMemoryLimitForGo removes the request in each possible way.
+// TestWithoutAMemoryRequestThereIsNoMemoryLimitForGo removes the memory request in each possible way.
 func TestWithoutAMemoryRequestThereIsNoMemoryLimitForGo(t *testing.T) {
 	t.Parallel()
 	m := newChart(t)
@@ -162,7 +162,7 @@ func TestWithoutAMemoryRequestThereIsNoMemoryLimitForGo(t *testing.T) {
 		`resources: {requests: {memory: null}}`: 0,
 		`resources: {requests: null, limits: null}`: 0,
 		`resources: null`:                            0,
-		`resources: {limits: {memory: 3Gi}}`:         1, // Helm keeps the default request
+		`resources: {limits: {memory: 3Gi}}`:         1, // Helm keeps the default memory request
 		`resources: {requests: {cpu: 1, memory: ~}}`: 0,
 	} {
 		deployment := typed[appsv1.Deployment](t, m.render("v0.1.0", valuesOf(t, text))[deploymentName])
@@ -170,7 +170,7 @@ func TestWithoutAMemoryRequestThereIsNoMemoryLimitForGo(t *testing.T) {
 	}
 }
 
-// TestTheChartForOneNamespaceIsTheKustomizationForOne compares it with config/namespaced.
+// TestTheChartForOneNamespaceIsTheKustomizationForOne compares the chart for one namespace with config/namespaced.
 func TestTheChartForOneNamespaceIsTheKustomizationForOne(t *testing.T) {
 	t.Parallel()
 	m := newChart(t)
@@ -189,12 +189,12 @@ func TestTheChartForOneNamespaceIsTheKustomizationForOne(t *testing.T) {
 			continue // TestTheHelmChartIsTheKustomization compares them
 		}
 
-		if name == deploymentName { // another image
+		if name == deploymentName { // it has another image
 			image := got[name].Object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
 			image["containers"].([]any)[0].(map[string]any)["image"] = "ghcr.io/capolvm/cluster-api-provider-olvm:dev"
 		}
 
-		// Objects of roles.yaml outside config/default have no label there.
+		// Outside of config/default, the objects of roles.yaml have no label.
 		check.Equal(t, name, got[name], want[name])
 	}
 

@@ -38,12 +38,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// management is an empty management cluster, and a repository of clusterctl in a folder.
+// management is an empty management cluster, and a repository for clusterctl in a folder.
 type management struct {
 	t      *testing.T
 	tools  *toolchain.Toolchain
 	client client.Client
-	// dir contains the repository; kubeconfig and config are files.
+	// dir contains the repository. kubeconfig and config are the paths of files.
 	dir, kubeconfig, config string
 }
 
@@ -107,7 +107,7 @@ func (m *management) write(name, content string) string {
 	return path
 }
 
-// clusterctl runs the command with the repository.
+// clusterctl runs clusterctl with the repository, and returns its output.
 func (m *management) clusterctl(args ...string) string {
 	m.t.Helper()
 	program, err := m.tools.Path("clusterctl", "clusterctl")
@@ -129,8 +129,8 @@ func (m *management) clusterctl(args ...string) string {
 	return string(out)
 }
 
-// environment returns the environment of the programs: the management cluster, and values for all variables of
-// templates.
+// environment returns the environment of the programs. It contains the management cluster, and values for all variables
+// of templates.
 func (m *management) environment() []string {
 	return append(
 		os.Environ(),
@@ -162,14 +162,14 @@ func (m *management) release(version string, flags ...string) {
 	check.Error(m.t, os.CopyFS(to, os.DirFS(makeRelease(m.t, version, flags...))), "")
 }
 
-// releases caches the releases for all tests. TestMain creates the folder, and removes it.
+// releases caches the built releases for all tests. TestMain creates and removes their folder.
 var releases struct {
 	dir  string
 	mu   sync.Mutex
 	made map[string]string
 }
 
-// makeRelease builds a release, unless another test has, and returns its folder.
+// makeRelease builds a release, unless another test has already built it, and returns its folder.
 func makeRelease(t *testing.T, version string, flags ...string) string {
 	t.Helper()
 	releases.mu.Lock()
@@ -209,8 +209,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// others adds further providers to the repository, with Cluster API's CRDs and nothing to run. It also simulates
-// cert-manager: our provider uses nothing of it.
+// others adds further providers to the repository. They contain Cluster API's CRDs, but no programs. It also simulates
+// cert-manager, because our provider does not use it.
 func (m *management) others() {
 	m.t.Helper()
 	assets, err := m.tools.Dir("plane")
@@ -269,7 +269,7 @@ func (m *management) others() {
 	}
 }
 
-// expectInstalled compares the inventory of clusterctl and the Deployment with a version.
+// expectInstalled verifies that clusterctl's inventory and the Deployment have the given version.
 func (m *management) expectInstalled(version string) {
 	m.t.Helper()
 	var provider clusterctlv1.Provider
@@ -337,7 +337,7 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 			},
 		},
 	}
-	// The API server may need a moment to serve the kinds applied by clusterctl init.
+	// The API server may need a moment until it serves the kinds that clusterctl init has applied.
 	wait.For(t, "the OLVMCluster is made", func() error {
 		err := m.client.Create(t.Context(), kept)
 		if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
@@ -403,7 +403,7 @@ func TestClusterctlInstallsUpgradesAndRendersReleases(t *testing.T) {
 	t.Run("no value changes silently", m.expectNoValueToChange)
 }
 
-// TestOlvmctlInstallsWhatLacks has the library of olvmctl start install everything, without a kubelet to run it.
+// TestOlvmctlInstallsWhatLacks lets the library behind olvmctl start install everything, although no kubelet runs it.
 func TestOlvmctlInstallsWhatLacks(t *testing.T) {
 	m := newManagement(t)
 	m.others()

@@ -9,9 +9,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// TestACreateIsFewPassesAndCalls counts the passes and API calls of creates. It is not a benchmark; see e2e/bench. The
-// bounds allow long runs on a busy machine, but catch passes that trigger further passes. A manager of one namespace
-// writes addresses at once, and checks once more for other users of them, at a cost of five more calls.
+// TestACreateIsFewPassesAndCalls counts the passes and API calls for the creation of machines. It is not a benchmark;
+// see e2e/bench. The limits allow for long runs on a busy host, but reveal passes that trigger further passes. A
+// manager of one namespace writes addresses at once, and then checks again whether others use them. This costs five
+// more calls.
 func TestACreateIsFewPassesAndCalls(t *testing.T) {
 	t.Parallel()
 	const machines, mostPasses, mostCalls = 5, 9, 27
@@ -43,7 +44,7 @@ func TestACreateIsFewPassesAndCalls(t *testing.T) {
 	}
 }
 
-// passesAndCalls returns the passes over OLVMMachines and the calls of the API server so far.
+// passesAndCalls returns the number of passes over OLVMMachines, and of calls to the API server, so far.
 func passesAndCalls(t *testing.T, b *bench) (passes, calls float64) {
 	t.Helper()
 	families := b.ScrapeMetrics(t)

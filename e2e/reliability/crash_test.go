@@ -23,8 +23,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// full requests a machine that needs every kind of call: claimed and static addresses, two network interfaces, a larger
-// root disk, a data disk and a tag.
+// full requests a machine that needs every kind of call. It has claimed and static addresses, two network interfaces, a
+// larger root disk, a data disk and a tag.
 func full(spec *infrav1.OLVMMachineSpec) {
 	spec.VirtualMachine.Network.AddressesFromPools = []ipamv1.IPPoolReference{
 		{APIGroup: "ipam.cluster.x-k8s.io", Kind: "InClusterIPPool", Name: "pool"},
@@ -43,7 +43,7 @@ func full(spec *infrav1.OLVMMachineSpec) {
 // withoutGroups removes the affinity groups, so that machines share nothing.
 func withoutGroups(c *infrav1.OLVMCluster) { c.Spec.AffinityGroups = []infrav1.AffinityGroup{} }
 
-// life creates a machine and deletes it, and checks for exactly the expected objects after each step.
+// life creates a machine and deletes it. After each step, it verifies that exactly the expected objects exist.
 func (b *bench) life(t *testing.T, name string) {
 	t.Helper()
 	s := b.site.ForSubtest(t)
@@ -51,7 +51,7 @@ func (b *bench) life(t *testing.T, name string) {
 	b.end(s, m)
 }
 
-// end completes the life of a machine and checks each stage.
+// end completes the life of a machine, and checks each stage of it.
 func (b *bench) end(s *testsite.Site, m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	b.expectReady(s, m)
@@ -61,12 +61,12 @@ func (b *bench) end(s *testsite.Site, m *infrav1.OLVMMachine) {
 	b.expectNone(s)
 }
 
-// expectReady waits until the machine is provisioned and clusterctl may move it. Without a manager, its last run may
-// have ended unrecorded.
+// expectReady waits until the machine is provisioned and clusterctl may move it. If the manager is not running, the
+// machine's last run may have ended without a record.
 func (b *bench) expectReady(s *testsite.Site, m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	s.ExpectCondition(m, infrav1.ReadyCondition, "True/Ready")
-	s.Eventually("the machine is provisioned and may be moved", func() error { // conditions are written first
+	s.Eventually("the machine is provisioned and may be moved", func() error { // the conditions are written first
 		if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (b *bench) expectReady(s *testsite.Site, m *infrav1.OLVMMachine) {
 	})
 }
 
-// expectOne checks the single VM of a machine and everything belonging to it.
+// expectOne checks the only VM of a machine, and everything that belongs to it.
 func (b *bench) expectOne(s *testsite.Site, m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	vms := s.Sim.ListVMs()
@@ -115,7 +115,7 @@ func (b *bench) expectOne(s *testsite.Site, m *infrav1.OLVMMachine) {
 	}
 }
 
-// expectNone checks for leftovers in the engine, in the API server, on disk and among the processes.
+// expectNone verifies that nothing is left in the engine, in the API server, on disk and among the processes.
 func (b *bench) expectNone(s *testsite.Site) {
 	s.T.Helper()
 	s.ExpectEmptyEngine()
@@ -131,7 +131,7 @@ func (b *bench) expectNone(s *testsite.Site) {
 
 	left, err := filepath.Glob(filepath.Join(b.WorkDir(), s.Namespace, "*"))
 	if gone := s.Client.Get(context.Background(), client.ObjectKeyFromObject(s.OLVM), &infrav1.OLVMCluster{}); gone == nil {
-		left = slices.DeleteFunc(left, func(path string) bool { // it belongs to the cluster, and stays with it
+		left = slices.DeleteFunc(left, func(path string) bool { // this file belongs to the cluster and stays with it
 			return strings.HasPrefix(filepath.Base(path), "olvmcluster.")
 		})
 	}
@@ -140,7 +140,7 @@ func (b *bench) expectNone(s *testsite.Site) {
 		s.T.Errorf("left on disk: %v, %v", left, err)
 	}
 
-	s.Eventually("no process is left", func() error { // a manager just started asks for the executor's version
+	s.Eventually("no process is left", func() error { // a manager that has just started asks for the executor's version
 		if left := b.ListExecutors(); len(left) != 0 {
 			return fmt.Errorf("there are %v", left)
 		}
@@ -149,7 +149,7 @@ func (b *bench) expectNone(s *testsite.Site) {
 	})
 }
 
-// fault is an interruption of a call.
+// fault is the way in which a call is interrupted.
 type fault string
 
 const (
@@ -161,7 +161,7 @@ const (
 
 // point is one case of the matrix.
 type point struct {
-	gate  string // engine or api
+	gate  string // "engine" or "api"
 	at    call
 	after bool
 	fault fault
@@ -172,9 +172,9 @@ func (p point) String() string {
 	return fmt.Sprintf("%s %s %s %s", p.fault, when, p.gate, p.at)
 }
 
-// points returns the cases for the calls of a life without faults. Every modifying call is a case before and after its
-// effect. Every other call of the engine is one case, because a read has no effect and later reads of a kind resemble
-// the first. In short mode the cases are a sample.
+// points returns the cases for the calls in a life without faults. Each modifying call results in two cases: before and
+// after its effect. Each other call to the engine results in one case, because a read has no effect, and later reads of
+// a kind are similar to the first. In short mode, it returns only a sample.
 func points(b *bench, of func(call) bool) []point {
 	var out []point
 
@@ -187,7 +187,7 @@ func points(b *bench, of func(call) bool) []point {
 
 			for _, f := range []fault{killManager, killExecutor, killProvider, cutCall} {
 				switch {
-				case (f == killExecutor || f == killProvider) && !g.probed[c]: // none is running
+				case (f == killExecutor || f == killProvider) && !g.probed[c]: // no such process runs
 				case f == killProvider && (name != "engine" || read): // the provider calls only the engine
 				case read:
 					out = append(out, point{name, c, false, f})
@@ -205,8 +205,9 @@ func points(b *bench, of func(call) bool) []point {
 	return out
 }
 
-// sample returns one case for each kind of call, always the same: the first call of the kind, with the faults in turn.
-// All reads of one server are one kind: they change nothing, and a manager killed at one leaves its earlier work.
+// sample returns one case for each kind of call. It always selects the first call of the kind, and changes the fault
+// from kind to kind. All reads of one server are one kind. They change nothing, and a manager killed at a read leaves
+// only its earlier work.
 func sample(cases []point) []point {
 	kinds := map[string][]point{}
 
@@ -233,14 +234,15 @@ func sample(cases []point) []point {
 
 func (b *bench) gates() map[string]*gate { return map[string]*gate{"engine": b.engine, "api": b.api} }
 
-// try plays one case: a life with a fault. Timing decides the number of state writes, of status writes, and of repeated
-// calls after the engine was busy. If a life had too few of them, try repeats it with one fewer.
+// try runs one case, which is a life with a fault. The numbers of some calls depend on timing: state writes, status
+// writes, and calls repeated because the engine was busy. If a life had too few of these calls, try repeats the case
+// with one call fewer.
 func (b *bench) try(t *testing.T, name string, p point) {
 	t.Helper()
 
 	for {
 		cold := strings.HasPrefix(p.at.name, "GET ") || strings.Contains(p.at.name, "/sso/")
-		if cold { // a running manager does not read known facts again
+		if cold { // a running manager does not read again what it knows
 			b.Process.Kill()
 			if err := b.Start(t.Context()); err != nil {
 				t.Fatal(err)
@@ -260,7 +262,7 @@ func (b *bench) try(t *testing.T, name string, p point) {
 	}
 }
 
-// during injects the fault into a life, and reports whether the life reached it.
+// during injects the fault into a life, and reports whether the life has reached the fault.
 func (b *bench) during(t *testing.T, p point, life func()) (sprung bool) {
 	t.Helper()
 	hit := &trap{at: p.at, after: p.after, act: func() bool {
@@ -312,17 +314,18 @@ func (b *bench) during(t *testing.T, p point, life func()) (sprung bool) {
 	return
 }
 
-// TestCrashMatrixOfAMachine interrupts each call of a machine's life in turn, before its effect and after it. It kills
-// the manager, Terraform alone, and the provider alone, and cuts the connection.
+// TestCrashMatrixOfAMachine interrupts each call in a machine's life, before and after its effect. It kills the
+// manager, only Terraform, or only the provider, or cuts the connection.
 func TestCrashMatrixOfAMachine(t *testing.T) {
 	crashMatrix(t, func(t *testing.T) *bench { return newBench(t, withoutGroups) }, func(c call) bool {
-		// the calls for the cluster happen once
+		// the calls for the cluster occur only once
 		return !strings.Contains(c.name, "olvmclusters") &&
 			!slices.Contains([]string{"PATCH secrets", "PATCH configmaps"}, c.name)
 	})
 }
 
-// plainLife is a life for a machine whose first run saves its state as applied: nothing is looked for after that run.
+// plainLife is the life of a machine whose first run saves its state as applied, so that the manager looks for nothing
+// after this run.
 func (b *bench) plainLife(t *testing.T, name string) {
 	t.Helper()
 	s := b.site.ForSubtest(t)
@@ -348,12 +351,12 @@ func TestCrashMatrixOfAPlainMachine(t *testing.T) {
 	}, func(c call) bool { return c.name == "POST secrets" || c.name == "PUT secrets" })
 }
 
-// crashMatrix plays the life of a bench with a fault at each of its calls, on several benches at once. about selects
-// the calls.
+// crashMatrix plays the life of a bench with a fault at each of its calls, on several benches in parallel. The function
+// about selects the calls.
 func crashMatrix(t *testing.T, newOne func(*testing.T) *bench, about func(call) bool) {
 	t.Helper()
 	benches := 6
-	if testing.Short() { // a bench has its own manager, and costs as much as a case
+	if testing.Short() { // a bench has its own manager, which costs as much as a case
 		benches = 2
 	}
 
@@ -363,11 +366,11 @@ func crashMatrix(t *testing.T, newOne func(*testing.T) *bench, about func(call) 
 	probe := func() bool { return len(first.ListExecutors()) > 0 }
 	first.engine.probe, first.api.probe = probe, probe
 
-	// A call seen in only one of two lives depends on timing, and may be missing from all later ones.
+	// A call that only one of two lives contains depends on timing. It may be missing in all later lives.
 	common := map[call]int{}
 
 	for _, name := range []string{"dry", "dry-again"} {
-		first.Process.Kill() // a running manager does not read known facts again
+		first.Process.Kill() // a running manager does not read again what it knows
 		if err := first.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -396,7 +399,7 @@ func crashMatrix(t *testing.T, newOne func(*testing.T) *bench, about func(call) 
 			t.Parallel()
 			b := <-pool
 			defer func() {
-				if t.Failed() { // its leftovers would fail the next case too
+				if t.Failed() { // what it has left would also make the next case fail
 					b.Process.Kill()
 					b = newOne(parent)
 				}
@@ -441,7 +444,7 @@ func (b *bench) wholeLife(t *testing.T) {
 	}
 }
 
-// TestCrashMatrixOfACluster is the same for the objects shared by the machines of a cluster.
+// TestCrashMatrixOfACluster does the same for the objects that the machines of a cluster share.
 func TestCrashMatrixOfACluster(t *testing.T) {
 	t.Parallel()
 	cold := func(t *testing.T) *bench {
@@ -473,10 +476,10 @@ func TestCrashMatrixOfACluster(t *testing.T) {
 		t.Run(p.String(), func(t *testing.T) {
 			t.Parallel()
 
-			for { // as in try: the number of writes depends on timing
+			for { // the number of writes depends on timing, as in try
 				b := cold(t)
 				sprung := b.during(t, p, func() {
-					_ = b.Start(context.Background()) // a manager killed before it is ready is started again
+					_ = b.Start(context.Background()) // starts the manager again if it was killed before it was ready
 					b.wholeLife(t)
 				})
 				if sprung || t.Failed() || strings.HasSuffix(p.at.name, "/status") {

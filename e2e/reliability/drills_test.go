@@ -26,8 +26,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// drill runs the commands of a section of docs/operate/emergencies.md for a site. Commands about finalizers also name
-// deleted objects. Judge them by the remaining objects.
+// drill runs the commands of a section of docs/operate/emergencies.md for a site. Commands about finalizers also list
+// objects that are already deleted, so only the remaining objects show the result.
 func drill(t *testing.T, s *testsite.Site, section, machine string) {
 	t.Helper()
 	commands := strings.Join(testenv.ReadSection(t, "docs/operate/emergencies.md", section), "")
@@ -52,7 +52,7 @@ func drill(t *testing.T, s *testsite.Site, section, machine string) {
 	t.Logf("%s\n%v", out, err)
 }
 
-// packed compresses a state as in its Secret.
+// packed compresses a state in the way of its Secret.
 func packed(t *testing.T, state string) []byte {
 	t.Helper()
 
@@ -64,8 +64,8 @@ func packed(t *testing.T, state string) []byte {
 	return out.Bytes()
 }
 
-// TestDrillOfAStateThatCannotBeUsed gives up a state as documented: once for unreadable data, once for another lineage.
-// The manager finds the VM again, and does not touch it.
+// TestDrillOfAStateThatCannotBeUsed gives up a state as documented: once because of unreadable data, and once because
+// of another lineage. The manager finds the VM again, but does not change it.
 func TestDrillOfAStateThatCannotBeUsed(t *testing.T) {
 	testenv.SkipInShort(t, "runs the commands of docs/operate/emergencies.md")
 	t.Parallel()
@@ -104,8 +104,8 @@ func TestDrillOfAStateThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestDrillOfAnEngineThatIsLost releases a cluster with an unreachable engine and a running manager, with and without a
-// deletion under way. The VMs stay; none of the provider's objects of the cluster do.
+// TestDrillOfAnEngineThatIsLost releases a cluster whose engine is unreachable, while a manager runs. It does so with
+// and without a deletion in progress. The VMs stay, but none of the provider's objects for the cluster is left.
 func TestDrillOfAnEngineThatIsLost(t *testing.T) {
 	testenv.SkipInShort(t, "runs the commands of docs/operate/emergencies.md")
 	t.Parallel()

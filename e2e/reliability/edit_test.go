@@ -41,7 +41,7 @@ func edit(spec *infrav1.OLVMMachineSpec) {
 	})
 }
 
-// hardware describes a VM in terms of the fields changed by edit.
+// hardware describes a VM by the fields that edit changes.
 type hardware struct {
 	memory, sockets                     int64
 	nics, disks, tags, mdevs, near, far int
@@ -53,7 +53,7 @@ var (
 	after  = hardware{memory: 5 << 30, sockets: 3, nics: 3, disks: 3, tags: 1, mdevs: 2, near: 1}
 )
 
-// hardwareOf inspects the engine's only VM. It counts all disks, including those attached to no VM.
+// hardwareOf returns the hardware of the engine's only VM. It counts all disks, even those without a VM.
 func (b *bench) hardwareOf(s *testsite.Site) (hardware, error) {
 	ctx, session := context.Background(), s.NewSession()
 	vms := s.Sim.ListVMs()
@@ -99,7 +99,7 @@ func editedGroups(c *infrav1.OLVMCluster) {
 	c.Spec.AffinityGroups = []infrav1.AffinityGroup{{Name: "near", Positive: true}, {Name: "far"}}
 }
 
-// change edits the spec of a machine.
+// change applies a change to the spec of a machine.
 func (b *bench) change(s *testsite.Site, m *infrav1.OLVMMachine, apply func(*infrav1.OLVMMachineSpec)) {
 	s.T.Helper()
 	s.Eventually("the machine is changed", func() error {
@@ -113,8 +113,8 @@ func (b *bench) change(s *testsite.Site, m *infrav1.OLVMMachine, apply func(*inf
 	})
 }
 
-// whatIs returns a machine's state, "applied" or the reason of its UpToDate condition, and its hardware. It returns an
-// error during a run, or if the condition belongs to an earlier spec.
+// whatIs returns the result for a machine, and its hardware. The result is "applied" or the reason of the machine's
+// UpToDate condition. During a run, or if the condition belongs to an earlier spec, it returns an error.
 func (b *bench) whatIs(s *testsite.Site, m *infrav1.OLVMMachine) (string, hardware, error) {
 	if err := s.Client.Get(context.Background(), client.ObjectKeyFromObject(m), m); err != nil {
 		return "", hardware{}, err
@@ -143,7 +143,7 @@ func (b *bench) whatIs(s *testsite.Site, m *infrav1.OLVMMachine) (string, hardwa
 	return "applied", has, err
 }
 
-// expectHardware waits until a machine reaches one of several results.
+// expectHardware waits until a machine has one of several results with the matching hardware.
 func (b *bench) expectHardware(s *testsite.Site, m *infrav1.OLVMMachine, results map[string]hardware) {
 	s.T.Helper()
 	s.Eventually("the machine is as it is asked for", func() error {
@@ -165,7 +165,7 @@ func (b *bench) expectHardware(s *testsite.Site, m *infrav1.OLVMMachine, results
 	})
 }
 
-// ignoreCalls makes all gates let calls pass uncounted, or ends this.
+// ignoreCalls makes all gates let calls pass without counting them. With false, it ends this.
 func (b *bench) ignoreCalls(resting bool) {
 	for _, g := range b.gates() {
 		g.rest(resting)
@@ -175,7 +175,7 @@ func (b *bench) ignoreCalls(resting bool) {
 // editedLife makes a machine, edits it, takes the finished edit back, and deletes the machine. Faults hit the edit.
 func (b *bench) editedLife(t *testing.T, name string) { b.editLife(t, name, false) }
 
-// undoneLife is editedLife, but reverts the edit after the fault.
+// undoneLife is like editedLife, but reverts the edit after the fault.
 func (b *bench) undoneLife(t *testing.T, name string) { b.editLife(t, name, true) }
 
 func (b *bench) editLife(t *testing.T, name string, undo bool) {
@@ -239,7 +239,7 @@ func (b *bench) sprung() <-chan struct{} {
 	return nil
 }
 
-// editBench returns a bench with mediated devices on its hosts.
+// editBench returns a bench whose hosts have mediated devices.
 func editBench(t *testing.T, live func(*bench) func(*testing.T, string)) *bench {
 	t.Helper()
 	b := newColdBenchIn(t, editInventory(), editedGroups)
@@ -266,14 +266,14 @@ func editInventory() ovirtsim.Inventory {
 	return inventory
 }
 
-// duringEdits selects the calls of an edit that change part of the machine.
+// duringEdits selects those calls of an edit that change parts of the machine.
 func duringEdits(c call) bool {
 	return !strings.HasPrefix(c.name, "GET ") && !strings.Contains(c.name, "olvmclusters") &&
 		!slices.Contains([]string{"PATCH configmaps"}, c.name) && !strings.Contains(c.name, "/sso")
 }
 
-// TestCrashMatrixOfAnEdit interrupts each call of an edit. It kills the manager, Terraform alone, and the provider
-// alone, and cuts the connection. The edit is finished afterwards, without duplicates.
+// TestCrashMatrixOfAnEdit interrupts each call of an edit. It kills the manager, only Terraform, or only the provider,
+// or cuts the connection. Afterwards, the edit must be complete and without duplicates.
 func TestCrashMatrixOfAnEdit(t *testing.T) {
 	crashMatrix(t, func(t *testing.T) *bench {
 		t.Helper()
@@ -281,7 +281,7 @@ func TestCrashMatrixOfAnEdit(t *testing.T) {
 	}, duringEdits)
 }
 
-// TestCrashMatrixOfAnEditThatIsTakenBack does the same and reverts the edit: nothing of it is left.
+// TestCrashMatrixOfAnEditThatIsTakenBack does the same, and then reverts the edit. Nothing of the edit may be left.
 func TestCrashMatrixOfAnEditThatIsTakenBack(t *testing.T) {
 	testenv.SkipInShort(t, "repeats the calls of TestCrashMatrixOfAnEdit")
 	crashMatrix(t, func(t *testing.T) *bench {

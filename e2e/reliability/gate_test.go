@@ -9,26 +9,26 @@ import (
 	"sync"
 )
 
-// gate sits in front of a server, records the calls to it, and acts at one of them.
+// gate is in front of a server. It records the calls to the server, and acts at one of them.
 type gate struct {
-	// name returns the name of a call, such as "POST /vms", or "" for irrelevant calls.
+	// name returns the name of a call, such as "POST /vms". It returns "" for calls that do not matter.
 	name func(*http.Request) string
 
 	mu    sync.Mutex
 	calls []call
 	nth   map[string]int
-	trap  *trap // armed; nil once sprung
-	last  *trap // armed most recently
-	// away selects the requests to leave unanswered at present.
+	trap  *trap // the armed trap; nil after it has sprung
+	last  *trap // the trap that was armed last
+	// away selects the requests that get no answer at present.
 	away func(*http.Request) bool
-	// resting lets all calls pass uncounted.
+	// resting makes the gate let all calls pass without counting them.
 	resting bool
-	// probe is called at each call; probed holds the calls at which it returned true.
+	// probe is called at each call. probed holds the calls at which probe has returned true.
 	probe  func() bool
 	probed map[call]bool
 }
 
-// call is the nth call with a name since the gate was set.
+// call is the n-th call with a name since the gate was set.
 type call struct {
 	name string
 	nth  int
@@ -40,12 +40,13 @@ func (c call) String() string { return fmt.Sprintf("%s #%d", c.name, c.nth) }
 type trap struct {
 	at    call
 	after bool
-	// act reports whether to cut the call. Cut before its effect, the call has none; cut after it, the answer is lost.
+	// act acts at the call, and reports whether to cut the call. A call that is cut before its effect has no effect.
+	// After the effect, only its answer is lost.
 	act    func() (cut bool)
 	sprung chan struct{}
 }
 
-// set clears the recorded calls and sets a trap, or none if t is nil.
+// set clears the recorded calls and sets a trap; nil means no trap.
 func (g *gate) set(t *trap) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -55,14 +56,14 @@ func (g *gate) set(t *trap) {
 	}
 }
 
-// rest starts or stops letting calls pass uncounted.
+// rest makes the gate let calls pass without counting them, or ends this.
 func (g *gate) rest(resting bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.resting = resting
 }
 
-// sprung returns a channel, closed once the most recent trap has acted, or nil without a trap.
+// sprung returns a channel that closes after the last trap has acted. Without a trap, it returns nil.
 func (g *gate) sprung() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,7 +74,7 @@ func (g *gate) sprung() <-chan struct{} {
 	return g.last.sprung
 }
 
-// cut leaves matching requests unanswered until the next cut; nil answers all again.
+// cut makes matching requests get no answer until the next cut. With nil, all requests get answers again.
 func (g *gate) cut(away func(*http.Request) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,14 +84,14 @@ func (g *gate) cut(away func(*http.Request) bool) {
 // all matches every request.
 func all(*http.Request) bool { return true }
 
-// seen returns the calls since the gate was set.
+// seen returns the recorded calls since the gate was set.
 func (g *gate) seen() []call {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return append([]call(nil), g.calls...)
 }
 
-// note counts a request and returns the trap it springs, if any.
+// note counts a request, and returns the trap that springs at it, if any.
 func (g *gate) note(r *http.Request) *trap {
 	name := g.name(r)
 	if name == "" {
@@ -168,7 +169,8 @@ func (g *gate) wrap(next http.Handler) http.Handler {
 
 var uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// engineCall names a request to the engine: "POST /vms/ID/nics", "POST /sso/oauth/token", "GET /vms?search".
+// engineCall returns the name of a request to the engine, such as "POST /vms/ID/nics", "POST /sso/oauth/token" or "GET
+// /vms?search".
 func engineCall(r *http.Request) string {
 	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, "/ovirt-engine"), "/api")
 	name := r.Method + " " + uuids.ReplaceAllString(path, "ID")
@@ -181,7 +183,8 @@ func engineCall(r *http.Request) string {
 
 var apiPaths = regexp.MustCompile(`^/(?:api/v1|apis/([^/]+)/[^/]+)/namespaces/[^/]+/([^/]+)(?:/[^/]+(/status)?)?$`)
 
-// writeCall names a write to the API server: "PATCH olvmmachines/status". It ignores reads, events and leases.
+// writeCall returns the name of a write to the API server, such as "PATCH olvmmachines/status". It returns "" for
+// reads, events and leases.
 func writeCall(r *http.Request) string {
 	match := apiPaths.FindStringSubmatch(r.URL.Path)
 	if r.Method == http.MethodGet || match == nil || match[2] == "events" || match[2] == "leases" {

@@ -34,18 +34,19 @@ import (
 )
 
 const (
-	// haltManager stops only the manager, like kill -STOP. haltAll also stops its child processes, like a suspended
-	// machine.
+	// haltManager halts only the manager, like kill -STOP. haltAll also halts the manager's child processes, as in a
+	// suspended host.
 	haltManager fault = "halt the manager"
 	haltAll     fault = "halt the manager and what it runs"
 )
 
-// losingSoon are the flags of managers with a short lease: each case waits until a manager notices its loss.
+// losingSoon are the flags of managers with a short lease, because each case waits until a manager notices that it has
+// lost its lease.
 var losingSoon = append(slices.Clone(electing),
 	"--leader-elect-lease-duration=15s",
 	"--leader-elect-renew-deadline=12s")
 
-// halt is one case: the leader of a bench halts at a call, its successor does the work, and the leader resumes.
+// halt is one case. The leader of a bench halts at a call, its successor does the work, and then the leader resumes.
 type halt struct {
 	bench *bench
 	point point
@@ -53,15 +54,16 @@ type halt struct {
 	stopped   []int // processes, the manager first
 	reached   chan struct{}
 	goOn      chan struct{}
-	sprung    <-chan struct{} // the call is over
-	successor *manager        // valid when started is closed
+	sprung    <-chan struct{} // closes after the call
+	successor *manager        // valid after started is closed
 	started   chan struct{}
 	compared  bool
-	// forget stops the supervision of the managers.
+	// forget ends the supervision of the managers.
 	forget func()
 }
 
-// haltAt arms a bench. The end of the test resumes everything halted.
+// haltAt sets a trap in the bench that halts the leader at the call of a case. The end of the test resumes all halted
+// processes.
 func (b *bench) haltAt(t *testing.T, p point) *halt {
 	t.Helper()
 	h := &halt{bench: b, point: p, reached: make(chan struct{}), goOn: make(chan struct{}), started: make(chan struct{})}
@@ -109,7 +111,7 @@ func (b *bench) haltAt(t *testing.T, p point) *halt {
 	return h
 }
 
-// keep restarts a manager after it exits by itself, like a kubelet: on a busy machine, a leader may lose its lease
+// keep starts a manager again after it exits by itself, like a kubelet. On a busy host, a leader may lose its lease
 // before the test halts it. It reports whether the manager was halted before the case ended.
 func (b *bench) keep(t *testing.T, m *manager, ended, halted <-chan struct{}) bool {
 	t.Helper()
@@ -125,7 +127,7 @@ func (b *bench) keep(t *testing.T, m *manager, ended, halted <-chan struct{}) bo
 			return false
 		case <-halted:
 			return true
-		case <-time.After(time.Second): // the life may have started the manager by now
+		case <-time.After(time.Second): // meanwhile, the life may have started the manager
 		case <-gone:
 			if isClosed(ended) || isClosed(halted) {
 				continue
@@ -153,7 +155,8 @@ func (h *halt) stop() {
 	}
 }
 
-// release lets the call continue, and then the leader: the call was under way, and no leader can revoke it.
+// release lets the call continue, and then resumes the leader. The call was already in progress, and no leader can
+// revoke it.
 func (h *halt) release() {
 	select {
 	case <-h.goOn:
@@ -172,14 +175,14 @@ func (h *halt) release() {
 	}
 }
 
-// freeLease ends the lease of the halted leader, so that nobody waits for it. The leader's own clock does not reveal
-// this; only the fence does.
+// freeLease ends the lease of the halted leader, so that no process waits for it. The leader's own clock does not show
+// this, so only the fence can.
 func (b *bench) freeLease(t *testing.T) {
 	t.Helper()
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: "capolvm-system", Name: fmt.Sprintf(
 		"controller-leader-election-capolvm-%.4x", sha256.Sum256(fmt.Appendf(nil, "%q %q", "", b.site.Namespace)))}
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // a renewal may be under way
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error { // the leader may be renewing its lease
 		if err := suite.API.Client.Get(context.Background(), key, lease); err != nil {
 			return err
 		}
@@ -193,8 +196,8 @@ func (b *bench) freeLease(t *testing.T) {
 	}
 }
 
-// atRest runs in a life once an object is settled: there is nothing to do until the life continues. A leader halted
-// before resumes now, and must change nothing.
+// atRest is called in a life when an object is settled, so that there is nothing to do until the life continues. A
+// leader that was halted before resumes at this point, and must change nothing.
 func (h *halt) atRest(s *testsite.Site) {
 	s.T.Helper()
 
@@ -248,8 +251,8 @@ func (h *halt) atRest(s *testsite.Site) {
 	h.bench.manager = h.successor
 }
 
-// waitUntilQuiet waits until the successor is idle and writes nothing. It returns the numbers of the engine's calls and
-// of the successor's own.
+// waitUntilQuiet waits until the successor is idle and writes nothing. It returns the number of calls to the engine,
+// and the number of the successor's own calls.
 func (h *halt) waitUntilQuiet(s *testsite.Site) [2]int {
 	s.T.Helper()
 	const quiet = 2 * time.Second
@@ -266,7 +269,8 @@ func (h *halt) waitUntilQuiet(s *testsite.Site) [2]int {
 	return last
 }
 
-// snapshot returns the engine's content and the API server's content in the namespace of a site, as lines of JSON.
+// snapshot returns the contents of the engine, and those of the API server in the namespace of a site, as lines of
+// JSON.
 func (h *halt) snapshot(s *testsite.Site) (inEngine, inAPI string) {
 	s.T.Helper()
 	state := s.Sim.DescribeSite()
@@ -294,8 +298,9 @@ func (h *halt) snapshot(s *testsite.Site) (inEngine, inAPI string) {
 	return string(text), strings.Join(objects, "\n")
 }
 
-// withoutListVersion drops the version of a list, because each write of any object raises it. It also drops the record
-// of the engine's last event, with its traces: the successor renews the record from time to time.
+// withoutListVersion removes the version of a list, because each write of any object increases it. It also removes the
+// record of the engine's last event, with everything that mentions it, because the successor renews this record from
+// time to time.
 func withoutListVersion(t *testing.T, content []byte) string {
 	t.Helper()
 
@@ -319,7 +324,7 @@ func withoutListVersion(t *testing.T, content []byte) string {
 	return string(out)
 }
 
-// differences returns the lines found in only one of two texts.
+// differences returns the lines that only one of two texts contains.
 func differences(a, b string) string {
 	was, is := strings.Split(a, "\n"), strings.Split(b, "\n")
 
@@ -340,9 +345,9 @@ func differences(a, b string) string {
 	return out.String()
 }
 
-// haltPoints returns the cases for the calls of a life without faults. The leader halts while a modifying call is under
-// way, or after its effect but before its answer. A call seen in only one of two lives depends on timing, and is no
-// case.
+// haltPoints returns the cases for the calls in a life without faults. The leader halts while a modifying call is in
+// progress, or after the call's effect but before its answer. A call that only one of two lives contains depends on
+// timing, and results in no case.
 func haltPoints(b, again *bench) []point {
 	var out []point
 
@@ -356,7 +361,7 @@ func haltPoints(b, again *bench) []point {
 			}
 
 			out = append(out, point{name, c, false, haltAll}, point{name, c, true, haltAll})
-			if g.probed[c] { // Terraform is running
+			if g.probed[c] { // Terraform runs at this call
 				out = append(out, point{name, c, false, haltManager})
 			}
 		}
@@ -387,8 +392,8 @@ func dryLife(t *testing.T, newOne func(*testing.T) *bench) *bench {
 	return b
 }
 
-// haltMatrix plays lives, halts the leader at each of their calls, and resumes it once its successor is done. In short
-// mode it plays only the chosen cases, without a life to find them.
+// haltMatrix plays lives, and halts the leader at each of their calls. After the successor has done its work, the
+// leader resumes. In short mode, it plays only the chosen cases, and no life to find others.
 func haltMatrix(t *testing.T, newOne func(*testing.T) *bench, chosen ...point) {
 	t.Helper()
 	t.Parallel()
@@ -405,7 +410,7 @@ func haltMatrix(t *testing.T, newOne func(*testing.T) *bench, chosen ...point) {
 			for ; p.at.nth > 0; p.at.nth-- { // the number of writes depends on timing
 				b := newOne(t)
 				h := b.haltAt(t, p)
-				defer h.forget() // before the managers are killed
+				defer h.forget() // ends before the managers are killed
 				b.rests = h.atRest
 				if err := b.Start(t.Context()); err != nil && !isClosed(h.reached) {
 					t.Fatal(err)
@@ -436,7 +441,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// ownedLife is the life of a machine and its cluster: the machine is created, edited and deleted, then the cluster.
+// ownedLife is the life of a machine and its cluster. The machine is created, edited and deleted, and then the cluster
+// is deleted.
 func (b *bench) ownedLife(t *testing.T, name string) {
 	t.Helper()
 	s := b.site.ForSubtest(t)
@@ -471,7 +477,7 @@ func (b *bench) ownedLife(t *testing.T, name string) {
 	b.expectNone(s)
 }
 
-// claimedLife is the life of a machine with a VM from a pool, and of the pool.
+// claimedLife is the life of a machine whose VM comes from a pool, and the life of this pool.
 func (b *bench) claimedLife(t *testing.T, name string) {
 	t.Helper()
 	s := b.site.ForSubtest(t)
@@ -493,7 +499,7 @@ func (b *bench) claimedLife(t *testing.T, name string) {
 	b.rest(s)
 }
 
-// suppliedLife is the life of a pool that creates its VM, and recreates it after use by a machine.
+// suppliedLife is the life of a pool that creates its VM, and creates it again after a machine has used it.
 func (b *bench) suppliedLife(t *testing.T, name string) {
 	t.Helper()
 	s := b.site.ForSubtest(t)
@@ -566,7 +572,8 @@ func (b *bench) supportLife(t *testing.T, _ string) {
 	b.expectNone(s)
 }
 
-// haltBench returns a bench not yet started, with the objects requested by edit and a group for control plane machines.
+// haltBench returns a bench that is not started yet. It has the objects that edit requests, and a group for control
+// plane machines.
 func haltBench(live func(*bench) func(*testing.T, string)) func(*testing.T) *bench {
 	return func(t *testing.T) *bench {
 		t.Helper()
@@ -582,8 +589,8 @@ func haltBench(live func(*bench) func(*testing.T, string)) func(*testing.T) *ben
 	}
 }
 
-// TestALeaderThatWasHaltedChangesNothing halts the leader at each write to an engine or to the API server during the
-// life of a cluster with its machine.
+// TestALeaderThatWasHaltedChangesNothing halts the leader at each write to an engine or to the API server, during the
+// life of a cluster and its machine.
 func TestALeaderThatWasHaltedChangesNothing(t *testing.T) {
 	haltMatrix(t, haltBench(func(b *bench) func(*testing.T, string) { return b.ownedLife }),
 		point{"engine", call{"POST /disks", 2}, false, haltAll},
@@ -592,7 +599,7 @@ func TestALeaderThatWasHaltedChangesNothing(t *testing.T) {
 	)
 }
 
-// TestALeaderThatWasHaltedChangesNothingOfAPool does the same with a machine claiming a VM from a pool.
+// TestALeaderThatWasHaltedChangesNothingOfAPool does the same with a machine that claims a VM from a pool.
 func TestALeaderThatWasHaltedChangesNothingOfAPool(t *testing.T) {
 	haltMatrix(t, func(t *testing.T) *bench {
 		t.Helper()
@@ -602,7 +609,8 @@ func TestALeaderThatWasHaltedChangesNothingOfAPool(t *testing.T) {
 			poolvm.CreateVM(t, b.site.NewSession(), poolvm.Tag, fmt.Sprintf("vm-%d", i), ownAddress)
 		}
 
-		// The VM created to give a rebuilt one its disk. Its request cannot be revoked.
+		// This is the VM that was created to give its disk to a rebuilt VM. The request that creates it cannot be
+		// revoked.
 		b.tidies = func(p point) bool { return p.gate == "engine" && p.at.name == "POST /vms" && !p.after }
 
 		return b
@@ -611,7 +619,7 @@ func TestALeaderThatWasHaltedChangesNothingOfAPool(t *testing.T) {
 	)
 }
 
-// TestALeaderThatWasHaltedChangesNothingOfASuppliedPool does the same with a pool creating its VM.
+// TestALeaderThatWasHaltedChangesNothingOfASuppliedPool does the same with a pool that creates its VM.
 func TestALeaderThatWasHaltedChangesNothingOfASuppliedPool(t *testing.T) {
 	haltMatrix(t, haltBench(func(b *bench) func(*testing.T, string) { return b.suppliedLife }),
 		point{"api", call{"DELETE olvminventoryvms", 1}, false, haltAll},

@@ -33,7 +33,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// electing are the flags of managers with a short lease, yet long enough to keep on a busy machine.
+// electing are the flags of managers with a short lease. The lease is still long enough for a busy host.
 var electing = []string{
 	"--leader-elect",
 	"--leader-elect-namespace=capolvm-system",
@@ -53,7 +53,7 @@ func (b *bench) standby(t *testing.T) *manager {
 	return other
 }
 
-// on springs a trap at the first call with this name to the engine.
+// on sets a trap at the first call to the engine with this name.
 func (b *bench) on(name string, act func() bool) *trap {
 	t := &trap{at: call{name: name, nth: 1}, act: act}
 	b.engine.set(t)
@@ -66,8 +66,8 @@ func ends(t *testing.T, m *manager) {
 	wait.Receive(t, "the manager has ended", m.Process.Done())
 }
 
-// TestALeaderThatWasHaltedDoesNoHarm halts the leader with a request to the engine under way. Another manager finishes
-// the machine. Then the request arrives, and the old leader resumes.
+// TestALeaderThatWasHaltedDoesNoHarm halts the leader while a request to the engine is in progress. Another manager
+// finishes the machine. Then the request reaches the engine, and the old leader resumes.
 func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 	t.Parallel()
 
@@ -105,8 +105,8 @@ func TestALeaderThatWasHaltedDoesNoHarm(t *testing.T) {
 	}
 }
 
-// TestALeaderThatLosesItsLeaseEndsBeforeTheNextOneActs cuts the leader off from the API server while it makes a
-// machine.
+// TestALeaderThatLosesItsLeaseEndsBeforeTheNextOneActs disconnects the leader from the API server while the leader
+// creates a machine.
 func TestALeaderThatLosesItsLeaseEndsBeforeTheNextOneActs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups, electing...)
@@ -137,7 +137,7 @@ func TestALeaderThatLosesItsLeaseEndsBeforeTheNextOneActs(t *testing.T) {
 	b.end(s, m)
 }
 
-// TestAShutdownDuringARunSavesItsState sends SIGTERM while the engine makes a network interface.
+// TestAShutdownDuringARunSavesItsState sends SIGTERM while the engine creates a network interface.
 func TestAShutdownDuringARunSavesItsState(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups)
@@ -172,7 +172,8 @@ func TestAShutdownDuringARunSavesItsState(t *testing.T) {
 	b.end(s, m)
 }
 
-// TestTheAPIServerIsAway cuts off the API server for longer than a save is retried: entirely, or for some objects only.
+// TestTheAPIServerIsAway disconnects the API server for longer than the manager tries to save. It does so for all
+// objects, or only for some.
 func TestTheAPIServerIsAway(t *testing.T) {
 	t.Parallel()
 
@@ -224,8 +225,8 @@ func TestAManagerWithoutExecutorSaysSoAndEnds(t *testing.T) {
 	check.Contains(t, "err.Error()", err.Error(), "CAPOLVM_TERRAFORM")
 }
 
-// TestWhatHappensBetweenPlanAndApply stops the executor after it has planned a change of a machine. One process plans
-// and applies a new machine: its plan could harm nobody.
+// TestWhatHappensBetweenPlanAndApply stops the executor after it has planned the change of a machine. For a new
+// machine, one process plans and applies, because such a plan can do no harm.
 func TestWhatHappensBetweenPlanAndApply(t *testing.T) {
 	t.Parallel()
 	untouched := func(b *bench, t *testing.T) {
@@ -352,7 +353,7 @@ func (b *bench) expectDescription(s *testsite.Site, m *infrav1.OLVMMachine, want
 	b.expectReady(s, m)
 }
 
-// reached returns a channel, closed once the gate has seen the call.
+// reached returns a channel that closes after the gate has seen the call.
 func (c call) reached(t *testing.T, g *gate) <-chan struct{} {
 	t.Helper()
 	out := make(chan struct{})
@@ -373,7 +374,7 @@ func (c call) reached(t *testing.T, g *gate) <-chan struct{} {
 	return out
 }
 
-// trapped returns a channel, closed once the trap of the gate has sprung. It fails the test if no trap is set.
+// trapped returns a channel that closes after the trap of the gate has sprung. It fails the test if no trap is set.
 func (g *gate) trapped(t *testing.T) <-chan struct{} {
 	t.Helper()
 	g.mu.Lock()
@@ -385,15 +386,15 @@ func (g *gate) trapped(t *testing.T) <-chan struct{} {
 	return g.last.sprung
 }
 
-// TestASlowEngineSlowsNobodyElse has an engine with twenty seconds per answer. Its machines exceed the manager's
-// concurrent passes and runs. Another engine's machine is finished before any of these, because each needs several
-// answers.
+// TestASlowEngineSlowsNobodyElse uses an engine that takes twenty seconds for each answer. This engine has more
+// machines than the manager has parallel passes and runs. A machine of another engine must be finished before all of
+// these, because each of them needs several answers.
 func TestASlowEngineSlowsNobodyElse(t *testing.T) {
 	testenv.SkipInShort(t, "makes many machines at an engine that answers slowly")
 	t.Parallel()
 	slow := newShard(t, "slow-engine", "--olvmmachine-concurrency=4", "--terraform-concurrency=2")
 	swift := slow.newSite(t, nil)
-	first := swift.CreateMachine("first", nil) // both engines are known
+	first := swift.CreateMachine("first", nil) // the manager then knows both engines
 	slow.expectReady(swift, first)
 	slow.site.ExpectCondition(slow.site.OLVM, infrav1.ReadyCondition, "True/Ready")
 	if err := slow.site.Sim.Inject(ovirtsim.Fault{Path: "^/", DelayMillis: 20_000}); err != nil {
@@ -407,7 +408,7 @@ func TestASlowEngineSlowsNobodyElse(t *testing.T) {
 		waiting = append(waiting, slow.site.CreateMachine(fmt.Sprintf("slow-%d", i), nil))
 	}
 
-	// Passes without a free slot at the engine end, and are retried.
+	// Passes that find no free slot at the engine end, and are tried again later.
 	wait.Until(t, "the manager is at the slow engine, and its other machines have come again and again", func() bool {
 		return slow.site.Sim.CountHits() > 0 && slow.passes(t, "olvmmachine") > before+float64(3*len(waiting))
 	})
@@ -431,8 +432,8 @@ func TestASlowEngineSlowsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestManyMachinesAtARestart kills a manager with many machines half made, and again once all are made. make bench uses
-// a thousand machines.
+// TestManyMachinesAtARestart kills a manager while many machines are being created, and again after all exist. The
+// command make bench uses a thousand machines.
 func TestManyMachinesAtARestart(t *testing.T) {
 	testenv.SkipInShort(t, "makes many machines")
 	t.Parallel()
@@ -510,9 +511,9 @@ func TestManyMachinesAtARestart(t *testing.T) {
 	b.expectNone(s)
 }
 
-// confine starts the manager as the Deployment does: as a non-root user, without capabilities, able to write only to
-// the work directory and /tmp. Its arguments are the manager and the manager's arguments. It fills the new /tmp beside
-// the old one, because the copied files may be in the old one.
+// confine starts the manager as the Deployment does. The manager is not root, has no capabilities, and can write only
+// to the work directory and to /tmp. The script's arguments are the path of the manager and the manager's arguments. It
+// fills the new /tmp next to the old one, because the files to copy may be in the old one.
 const confine = `set -eu
 program=$1; shift
 mount --make-rprivate /
@@ -539,7 +540,7 @@ cd /
 exec setpriv --reuid=65532 --regid=65532 --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all /tmp/program/manager "$@"
 `
 
-// TestTheManagerNeedsNeitherRootNorADiskToWriteTo makes and deletes a machine under the restrictions of the shipped
+// TestTheManagerNeedsNeitherRootNorADiskToWriteTo creates and deletes a machine under the restrictions of the shipped
 // Deployment.
 func TestTheManagerNeedsNeitherRootNorADiskToWriteTo(t *testing.T) {
 	t.Parallel()

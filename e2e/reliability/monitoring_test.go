@@ -28,7 +28,7 @@ func read(t *testing.T, path ...string) []byte {
 	return content
 }
 
-// query is a query of our metrics, and its place.
+// query is a query of our metrics, and the place that contains it.
 type query struct{ where, text string }
 
 // queries returns the queries of the alert rules and of the dashboard, and the names of the rules and panels.
@@ -71,7 +71,7 @@ func queries(t *testing.T) (out []query, names []string) {
 	return out, names
 }
 
-// matches reports whether any of the series meets the filter.
+// matches reports whether any series of the family matches the filter.
 func matches(family *dto.MetricFamily, filter metricsql.LabelFilter) bool {
 	return slices.ContainsFunc(family.Metric, func(m *dto.Metric) bool {
 		return slices.ContainsFunc(m.Label, func(l *dto.LabelPair) bool {
@@ -89,7 +89,8 @@ func matches(family *dto.MetricFamily, filter metricsql.LabelFilter) bool {
 	})
 }
 
-// familyOf returns the family of a series name. A histogram includes the series of its buckets, sum and count.
+// familyOf returns the family that contains a series with this name. A histogram contains the series of its buckets,
+// its sum and its count.
 func familyOf(families map[string]*dto.MetricFamily, name string) *dto.MetricFamily {
 	if family := families[name]; family != nil {
 		return family
@@ -104,8 +105,8 @@ func familyOf(families map[string]*dto.MetricFamily, name string) *dto.MetricFam
 	return nil
 }
 
-// TestAlertsAndDashboardAskForWhatThereIs compares the queries in config/monitoring with the metrics of a manager after
-// it created, changed and deleted a machine. It compares docs/operate/metrics.md with both.
+// TestAlertsAndDashboardAskForWhatThereIs compares the queries in config/monitoring with the metrics of a manager. This
+// manager has created, changed and deleted a machine. It compares docs/operate/metrics.md with both.
 func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, withoutGroups, electing...)
@@ -130,7 +131,7 @@ func TestAlertsAndDashboardAskForWhatThereIs(t *testing.T) {
 			continue
 		}
 
-		// Prometheus adds the namespace of the manager's Pod, and renames ours if it overrides honorLabels.
+		// Prometheus adds the namespace of the manager's Pod. It renames our own label unless honorLabels is set.
 		known := map[string]bool{"le": true, "namespace": true, "exported_namespace": true}
 		var by []string
 		metricsql.VisitAll(expression, func(e metricsql.Expr) {

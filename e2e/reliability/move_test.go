@@ -32,13 +32,13 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// plane is a management plane: an API server with our manager, and the namespace of a site in it.
+// plane is a management plane. It consists of an API server with our manager, and the namespace of a site.
 type plane struct {
 	*bench
 	api *testsite.APIServer
 	// door is the gate between clusterctl and the API server.
 	door *gate
-	// kubeconfig is a file granting all rights, through the door.
+	// kubeconfig is the path of a file that grants all rights through this gate.
 	kubeconfig string
 }
 
@@ -60,14 +60,14 @@ var second struct {
 	err     error
 }
 
-// planes returns two management planes with one engine. The site is in the first.
+// planes returns two management planes that use one engine. The site is in the first plane.
 func planes(t *testing.T) (here, there *plane) {
 	t.Helper()
 
 	return planesOf(t, withoutGroups, func() []string { return nil })
 }
 
-// planesOf returns planes with a changed site, and with additional arguments for their managers.
+// planesOf is like planes, but changes the site and adds arguments for the managers.
 func planesOf(t *testing.T, change func(*infrav1.OLVMCluster), args func() []string) (here, there *plane) {
 	t.Helper()
 	second.Do(func() {
@@ -98,7 +98,7 @@ func planesOf(t *testing.T, change func(*infrav1.OLVMCluster), args func() []str
 	return newPlane(t, b, suite.API), newPlane(t, other, second.api)
 }
 
-// play writes the status of Cluster API's objects in its place, because a move drops it.
+// play writes the status of Cluster API's objects in place of Cluster API, because a move drops it.
 func (p *plane) play(s *testsite.Site, names ...string) {
 	s.T.Helper()
 	status := func(object client.Object, set func()) {
@@ -129,7 +129,8 @@ func (p *plane) play(s *testsite.Site, names ...string) {
 	}
 }
 
-// clusterctl starts to move the namespace from one plane to another. The channel receives its error once it ends.
+// clusterctl starts a move of the namespace from one plane to another. The returned channel receives the error of the
+// move when it ends.
 func (p *plane) clusterctl(t *testing.T, to *plane) (*exec.Cmd, <-chan error) {
 	t.Helper()
 	command, err := localplane.MoveCommand(
@@ -159,7 +160,7 @@ func (p *plane) clusterctl(t *testing.T, to *plane) (*exec.Cmd, <-chan error) {
 	return command, ended
 }
 
-// move moves everything and waits until the move ends.
+// move moves everything to another plane, and waits until the move ends.
 func (p *plane) move(t *testing.T, to *plane) {
 	t.Helper()
 	_, ended := p.clusterctl(t, to)
@@ -168,7 +169,7 @@ func (p *plane) move(t *testing.T, to *plane) {
 	}
 }
 
-// expectUntouched fails if the engine was asked to create, start, stop or delete anything since its gate was set.
+// expectUntouched fails if the engine got a request to create, start, stop or delete anything since its gate was set.
 func (p *plane) expectUntouched(t *testing.T) {
 	t.Helper()
 
@@ -180,7 +181,8 @@ func (p *plane) expectUntouched(t *testing.T) {
 	}
 }
 
-// expectMoved waits until the machine is unchanged in this plane, and checks for leftovers in the other one.
+// expectMoved waits until the machine is in this plane without a change. It also verifies that nothing is left in the
+// other plane.
 func (p *plane) expectMoved(s *testsite.Site, from *plane, before *infrav1.OLVMMachine) {
 	s.T.Helper()
 	m := before.DeepCopy()
@@ -231,7 +233,7 @@ func (p *plane) expectMoved(s *testsite.Site, from *plane, before *infrav1.OLVMM
 	})
 }
 
-// settled makes a machine, and waits until it is movable and its engine is idle.
+// settled creates a machine, and waits until clusterctl may move it and its engine is idle.
 func (p *plane) settled(s *testsite.Site, name string) *infrav1.OLVMMachine {
 	s.T.Helper()
 	m := s.CreateMachine(name, full)
@@ -241,7 +243,7 @@ func (p *plane) settled(s *testsite.Site, name string) *infrav1.OLVMMachine {
 	return m
 }
 
-// settle waits until a machine is movable and its engine is idle.
+// settle waits until clusterctl may move a machine and its engine is idle.
 func (p *plane) settle(s *testsite.Site, m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	name := m.Name
@@ -251,7 +253,7 @@ func (p *plane) settle(s *testsite.Site, m *infrav1.OLVMMachine) {
 		s.T.Fatal(err)
 	}
 
-	testsite.UpdateObject(s, data, func(data *corev1.Secret) { // normally through the bootstrap provider's object
+	testsite.UpdateObject(s, data, func(data *corev1.Secret) { // usually comes from the bootstrap provider's object
 		data.OwnerReferences = []metav1.OwnerReference{
 			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: machine.UID},
 		}
@@ -279,8 +281,8 @@ func TestAClusterMovesThereAndBack(t *testing.T) {
 	here.end(here.site, m)
 }
 
-// finish completes by hand a move interrupted while it deleted objects. clusterctl does not resume such a move, but all
-// objects are in the other plane by then.
+// finish completes a move by hand after it was interrupted while it deleted objects. clusterctl cannot resume such a
+// move, but at this point all objects are already in the other plane.
 func (p *plane) finish(t *testing.T, to *plane) {
 	t.Helper()
 	resume(to.site)
@@ -326,8 +328,8 @@ func resume(s *testsite.Site) {
 }
 
 // TestAMoveThatIsInterrupted kills clusterctl in the middle of a move. Until all objects are in the other plane, the
-// remedy is to resume the Cluster in its old plane, and to move again. Later, it is to finish by hand. Neither plane
-// touches the engine meanwhile, even if both are resumed.
+// remedy is to resume the Cluster in its old plane, and to start the move again. Later, the remedy is to complete the
+// move by hand. Meanwhile, neither plane changes the engine, even if both Clusters are resumed.
 func TestAMoveThatIsInterrupted(t *testing.T) {
 	testenv.SkipInShort(t, "kills clusterctl at each call of a move")
 	t.Parallel()
@@ -374,7 +376,7 @@ func TestAMoveThatIsInterrupted(t *testing.T) {
 			here.expectUntouched(t)
 			if at.call.name != "DELETE clusters" {
 				resume(here.site)
-				letThosePass(t, m, here, there) // the first plane takes up its remaining objects
+				letThosePass(t, m, here, there) // the first plane continues with the objects that it still has
 				here.expectUntouched(t)
 			}
 
@@ -391,7 +393,7 @@ func TestAMoveThatIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestAMoveWaitsForARun starts a move while Terraform changes the VM.
+// TestAMoveWaitsForARun starts a move while Terraform changes the machine's VM.
 func TestAMoveWaitsForARun(t *testing.T) {
 	testenv.SkipInShort(t, "repeats with clusterctl what TestApply of internal/workspace proves: a run blocks a move")
 	t.Parallel()
@@ -415,7 +417,7 @@ func TestAMoveWaitsForARun(t *testing.T) {
 		return write(r)
 	}
 	_, ended := here.clusterctl(t, there)
-	<-call{look, 2}.reached(t, here.door) // clusterctl checks whether it may move the machine, and is refused
+	<-call{look, 2}.reached(t, here.door) // clusterctl checks whether it may move the machine, and must wait
 	if len(ended) > 0 {
 		t.Fatalf("the move did not wait: %v", <-ended)
 	}

@@ -16,15 +16,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// letPass triggers several passes of the manager over the object. The manager must serve the object's namespace.
-// Actions still missing afterwards will never happen.
+// letPass triggers several passes of the manager over an object. The manager must serve the object's namespace. If an
+// action is still missing afterwards, it will never come.
 func (m *manager) letPass(t *testing.T, api client.Client, o client.Object) {
 	t.Helper()
 	kind, err := apiutil.GVKForObject(o, api.Scheme())
 	check.Error(t, err, "")
 
 	controller := strings.ToLower(kind.Kind)
-	for i := range 3 { // the first pass may have begun earlier
+	for i := range 3 { // the first pass may have started earlier
 		before := m.passes(t, controller)
 		touch := fmt.Sprintf(`{"metadata":{"annotations":{"test/touched":"%d"}}}`, i)
 		err := api.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(touch)))
@@ -35,7 +35,7 @@ func (m *manager) letPass(t *testing.T, api client.Client, o client.Object) {
 	}
 }
 
-// passes returns the number of finished passes of a manager's controller.
+// passes returns the number of finished passes in one of the manager's controllers.
 func (m *manager) passes(t *testing.T, controller string) float64 {
 	t.Helper()
 
@@ -44,7 +44,7 @@ func (m *manager) passes(t *testing.T, controller string) float64 {
 	)
 }
 
-// jobs returns the number of Terraform runs queued and running in a manager.
+// jobs returns the number of Terraform runs in a manager that are queued or running.
 func (m *manager) jobs(t *testing.T) float64 {
 	t.Helper()
 
@@ -58,7 +58,7 @@ func (m *manager) ended(t *testing.T) float64 {
 	return testsite.SumSeries(m.ScrapeMetrics(t)["capolvm_terraform_runs_total"])
 }
 
-// letThosePass triggers passes over a machine in each of the planes containing it.
+// letThosePass triggers passes over a machine in each plane that contains it.
 func letThosePass(t *testing.T, m *infrav1.OLVMMachine, planes ...*plane) {
 	t.Helper()
 

@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// newPoolBench returns a bench with a pool of two VMs for its machines.
+// newPoolBench returns a bench with a pool of two VMs for machines.
 func newPoolBench(t *testing.T) *bench {
 	t.Helper()
 	b := newBench(t, withoutGroups)
@@ -38,11 +38,11 @@ func newPoolBench(t *testing.T) *bench {
 	return b
 }
 
-// ownAddress is the configured address of the pool's VMs while no machine uses them.
+// ownAddress is the address of the pool's VMs while no machine uses them.
 const ownAddress = "10.0.0.200"
 
-// provisioned creates an inventory of one VM. The VM needs every kind of call: two network interfaces, a larger root
-// disk, a data disk and a MAC address from a range.
+// provisioned creates an inventory with one VM. This VM needs every kind of call. It has two network interfaces, a
+// larger root disk, a data disk and a MAC address from a range.
 func (b *bench) provisioned(t *testing.T, name string) *infrav1alpha1.OLVMInventory {
 	t.Helper()
 	s := b.site.ForSubtest(t)
@@ -62,7 +62,7 @@ func (b *bench) provisioned(t *testing.T, name string) *infrav1alpha1.OLVMInvent
 	return out
 }
 
-// expectProvisioned waits until the VM of an inventory is available, and checks everything belonging to it.
+// expectProvisioned waits until the VM of an inventory is available, and checks everything that belongs to the VM.
 func (b *bench) expectProvisioned(s *testsite.Site, lab *infrav1alpha1.OLVMInventory) {
 	s.T.Helper()
 	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: s.NewMeta(lab.Name + "-vm-0")}
@@ -97,9 +97,9 @@ func (b *bench) provisionLife(t *testing.T, name string) {
 	b.expectNone(s)
 }
 
-// TestCrashMatrixOfAProvision kills the manager and Terraform and cuts the connection at each call to create or delete
-// a VM for a pool. There is exactly one VM, and later nothing is left of it. The matrix of a machine covers network
-// interfaces and disks, because the run is the same.
+// TestCrashMatrixOfAProvision interrupts each call that creates or deletes a VM for a pool. It kills the manager or
+// Terraform, or cuts the connection. At first there must be exactly one VM, and later nothing of it may be left. The
+// matrix of a machine covers network interfaces and disks, because the run is the same.
 func TestCrashMatrixOfAProvision(t *testing.T) {
 	testenv.SkipInShort(t, "kills a manager at each call that makes VMs of a pool")
 	crashMatrix(t, func(t *testing.T) *bench {
@@ -119,9 +119,9 @@ func TestCrashMatrixOfAProvision(t *testing.T) {
 	})
 }
 
-// TestAPoolMovesWithItsCluster moves a namespace to another management plane, with clusterctl. The namespace holds an
-// inventory with a created VM, and a machine using the VM. Nothing is created, stopped or deleted meanwhile. In the new
-// plane, the VM is returned and recreated, and everything disappears with the inventory.
+// TestAPoolMovesWithItsCluster moves a namespace to another management plane with clusterctl. The namespace contains an
+// inventory with a created VM, and a machine that uses this VM. During the move, nothing is created, stopped or
+// deleted. In the new plane, the VM is returned and created again. Everything disappears with the inventory.
 func TestAPoolMovesWithItsCluster(t *testing.T) {
 	testenv.SkipInShort(t, "moves a namespace between two management planes")
 	t.Parallel()
@@ -158,7 +158,7 @@ func TestAPoolMovesWithItsCluster(t *testing.T) {
 	there.expectNone(there.site)
 }
 
-// expectClaimed waits until a machine has claimed a VM of the pool, in the engine too.
+// expectClaimed waits until a machine has claimed a VM of the pool, both in Kubernetes and in the engine.
 func (p *plane) expectClaimed(t *testing.T, name, machine string) {
 	t.Helper()
 	vm := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: p.site.NewMeta(name)}
@@ -199,7 +199,7 @@ func pooled(spec *infrav1.OLVMMachineSpec) {
 	}
 }
 
-// poolLife is the life of a machine with a VM from the pool.
+// poolLife is the life of a machine whose VM comes from the pool.
 func (b *bench) poolLife(t *testing.T, name string) {
 	t.Helper()
 	s := b.site.ForSubtest(t)
@@ -227,8 +227,8 @@ func (b *bench) poolLife(t *testing.T, name string) {
 // poolVMs returns the VMs of the engine.
 func (b *bench) poolVMs() []ovirtsim.VMInfo { return b.site.Sim.ListVMs() }
 
-// expectFreePool waits until both VMs of the pool are free, and checks the engine: no VM is lost, rebuilding leaves
-// none behind, each has one disk, and nothing mentions a claim.
+// expectFreePool waits until both VMs of the pool are free. Then it verifies in the engine that no VM is lost or left
+// from a rebuild, that each VM has one disk, and that nothing mentions a claim.
 func (b *bench) expectFreePool(t *testing.T) {
 	t.Helper()
 	s := b.site.ForSubtest(t)
@@ -283,12 +283,12 @@ func (b *bench) expectFreePool(t *testing.T) {
 	}
 }
 
-// TestCrashMatrixOfAPool kills the manager and cuts the connection at each call to claim, take over, return or rebuild
-// a VM of a pool. No VM is claimed twice, lost or destroyed.
+// TestCrashMatrixOfAPool interrupts each call that claims, takes over, returns or rebuilds a VM of a pool. It kills the
+// manager or cuts the connection. No VM may be claimed twice, lost or destroyed.
 func TestCrashMatrixOfAPool(t *testing.T) {
 	testenv.SkipInShort(t, "kills a manager at each call that claims VMs of a pool")
 	crashMatrix(t, newPoolBench, func(c call) bool {
-		// Each pass writes a status anew; the machine's own matrix covers its patches.
+		// Each pass writes the status again. The matrix of a machine covers patches of the status.
 		if strings.HasPrefix(c.name, "GET ") || strings.HasSuffix(c.name, "/status") || c.nth > 4 {
 			return false
 		}
@@ -299,7 +299,7 @@ func TestCrashMatrixOfAPool(t *testing.T) {
 }
 
 // TestAMachineOfAnInventoryIsDeletedWhenTheEngineIsBack (row 56) deletes a machine and its inventory while the engine
-// is unreachable. Both deletions complete once it is back, and the VM stays.
+// is unreachable. Both deletions must complete when the engine is back, and the VM stays.
 func TestAMachineOfAnInventoryIsDeletedWhenTheEngineIsBack(t *testing.T) {
 	t.Parallel()
 	b := newPoolBench(t)

@@ -39,14 +39,14 @@ func (c *canaries) add(what, value string) {
 	defer c.mu.Unlock()
 	c.values[value] = what
 
-	// A Secret's data may contain the value at any offset: each alignment encodes differently.
+	// The data of a Secret may contain the value at any offset, and each alignment has another encoding.
 	for shift := range 3 {
 		encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(" ", shift) + value))
 		c.values[strings.TrimRight(encoded, "=")[4:len(encoded)-4]] = what + " in base64"
 	}
 }
 
-// look reports each canary found in a text once.
+// look reports each canary in a text, but each only once.
 func (c *canaries) look(t *testing.T, where, text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,7 @@ func (c *canaries) processes(t *testing.T, m *manager) {
 	}
 }
 
-// files checks the files readable by users other than the manager's.
+// files checks the files that other users than the manager's can read.
 func (c *canaries) files(t *testing.T, m *manager) {
 	_ = filepath.WalkDir(m.Dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -93,8 +93,8 @@ func (c *canaries) files(t *testing.T, m *manager) {
 	})
 }
 
-// TestSecretsAppearNowhereButWhereTheyMust follows the password, the engine's tokens and the bootstrap data through a
-// life at the highest verbosity. The engine, too, repeats its input.
+// TestSecretsAppearNowhereButWhereTheyMust follows secrets through a life at the highest verbosity. These are the
+// password, the engine's tokens and the bootstrap data. The engine also repeats its input in errors.
 func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 	t.Parallel()
 	c := &canaries{values: map[string]string{}, found: map[string]bool{}}
@@ -128,7 +128,7 @@ func TestSecretsAppearNowhereButWhereTheyMust(t *testing.T) {
 	s := b.site.ForSubtest(t)
 	s.UserData = "#cloud-config\nruncmd:\n- echo " + bootstrap + "\n"
 
-	// The engine repeats its input, like validation errors do.
+	// The engine repeats its input, as validation errors do.
 	err := s.Sim.Inject(ovirtsim.Fault{
 		Method: "POST",
 		Path:   "/nics$",

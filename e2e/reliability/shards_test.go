@@ -15,14 +15,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// shard is a bench with a watch label on its objects, and a manager for this label only.
+// shard is a bench whose objects have a watch label, and whose manager handles only this label.
 type shard struct {
 	*bench
 	label string
 	args  []string
 }
 
-// newShard starts the manager of a shard. A standby runs with the same arguments.
+// newShard starts the manager of a shard. A standby has the same arguments.
 func newShard(t *testing.T, label string, args ...string) *shard {
 	t.Helper()
 	s := &shard{
@@ -52,7 +52,7 @@ func (s *shard) newSite(t *testing.T, gate func(http.Handler) http.Handler) *tes
 	return site
 }
 
-// replica starts a manager for the shard.
+// replica starts another manager for the shard.
 func (s *shard) replica(t *testing.T) *manager {
 	t.Helper()
 	m := newManager(t, s.args...)
@@ -68,9 +68,9 @@ func (s *shard) machine(name string) *infrav1.OLVMMachine {
 	return s.site.CreateMachine(name, nil)
 }
 
-// TestShardsAndStandbys has two managers for the clusters of two labels, each with a standby. A manager ignores the
-// other label's clusters. A killed leader is replaced within the lease. Changed credentials are noticed, although
-// Secrets have no label.
+// TestShardsAndStandbys runs two managers, each for the clusters with one label and each with a standby. Each manager
+// must ignore clusters with the other label. A standby must replace a killed leader within the time of the lease. The
+// managers must notice changed credentials, although Secrets have no label.
 func TestShardsAndStandbys(t *testing.T) {
 	testenv.SkipInShort(t, "runs four managers")
 	t.Parallel()
@@ -83,7 +83,8 @@ func TestShardsAndStandbys(t *testing.T) {
 	b.Process.Kill()
 	three, four := a.machine("three"), b.machine("four")
 	a.expectReady(a.site, three)
-	// The manager has since seen many changes of its own machine, and the other machine through the same watch.
+	// Since then, the manager has seen many changes of its own machine. The same watch would also have shown it the
+	// other machine.
 	if err := b.site.Client.Get(t.Context(), client.ObjectKeyFromObject(four), four); err != nil {
 		t.Fatal(err)
 	}

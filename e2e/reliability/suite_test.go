@@ -1,6 +1,7 @@
-// Package reliability tests the provider's promise: after any kill or cut, at any time, each OLVMMachine ends with
-// exactly its requested VM, or with none once deleted. It runs real manager processes with the shipped roles only, real
-// Terraform or OpenTofu, a real API server behind a gate, and an engine simulator behind another.
+// Package reliability tests the provider's promise about any kill or cut at any time: each OLVMMachine ends with
+// exactly the VM that it requests, or without a VM after its deletion. The tests run real manager processes with only
+// the shipped roles, and real Terraform or OpenTofu. A real API server is behind one gate, and an engine simulator
+// behind another.
 package reliability
 
 import (
@@ -32,13 +33,14 @@ func TestMain(m *testing.M) {
 	suite.Main(m, "reliability", nil, func() { second.api.Stop() })
 }
 
-// manager is a manager process with its API server behind a gate.
+// manager is a manager process whose API server is behind a gate.
 type manager struct {
 	*testsite.Manager
 	api *gate
 }
 
-// newManager returns a manager not yet started. args follow the common arguments of all managers.
+// newManager returns a manager that is not started yet. The parameter args follows the arguments that all managers
+// have.
 func newManager(t *testing.T, args ...string) *manager {
 	t.Helper()
 	m := &manager{api: &gate{name: writeCall}}
@@ -50,7 +52,8 @@ func newManager(t *testing.T, args ...string) *manager {
 	return m
 }
 
-// provider plays the IPAM provider of a namespace: it serves claims from 10.9.0.0/16 and takes addresses back.
+// provider acts as the IPAM provider of a namespace. It fulfils claims with addresses in 10.9.0.0/16, and takes
+// addresses back.
 func provider(t *testing.T, api *testsite.APIServer, namespace string) {
 	t.Helper()
 	manager, err := ctrl.NewManager(api.Config, ctrl.Options{
@@ -122,7 +125,7 @@ func (p *pool) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 		},
 	}
 
-	// An existing address came with a move, which drops the claim's status.
+	// An existing address came with a move, because a move drops the status of the claim.
 	if err := p.Create(ctx, address); err != nil && !apierrors.IsAlreadyExists(err) {
 		return ctrl.Result{}, err
 	}
@@ -132,23 +135,24 @@ func (p *pool) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 	return ctrl.Result{}, p.Status().Update(ctx, &claim)
 }
 
-// bench is one manager with one cluster, used for case after case.
+// bench is a manager with one cluster. It runs one case after another.
 type bench struct {
 	*manager
 	site   *testsite.Site
 	engine *gate
-	// live plays a whole life with this name.
+	// live plays a whole life under the given name.
 	live func(t *testing.T, name string)
-	// args are the arguments common to its managers. own, if not nil, returns the arguments of a single one.
+	// args are the arguments of all managers of the bench. If own is not nil, it returns the arguments of one of them.
 	args []string
 	own  func(*testing.T) []string
-	// rests, if not nil, is called by a life while there is nothing to do.
+	// rests is called by a life while there is nothing to do, unless it is nil.
 	rests func(*testsite.Site)
-	// tidies, if not nil, reports whether a leader halted at a point makes something late, for its successor to remove.
+	// tidies reports whether a leader halted at a point creates something late that its successor must remove. It may
+	// be nil.
 	tidies func(point) bool
 }
 
-// rest signals a pause of a life, with nothing to do until it continues.
+// rest marks a pause of a life, in which there is nothing to do.
 func (b *bench) rest(s *testsite.Site) {
 	s.T.Helper()
 
@@ -167,14 +171,14 @@ func newBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *
 	return b
 }
 
-// newColdBench is newBench without starting the manager.
+// newColdBench is like newBench, but does not start the manager.
 func newColdBench(t *testing.T, change func(*infrav1.OLVMCluster), args ...string) *bench {
 	t.Helper()
 
 	return newColdBenchIn(t, ovirtsim.Inventory{}, change, args...)
 }
 
-// newColdBenchIn is newColdBench with an inventory for the engine.
+// newColdBenchIn is like newColdBench, with an inventory for the engine.
 func newColdBenchIn(
 	t *testing.T, inventory ovirtsim.Inventory, change func(*infrav1.OLVMCluster), args ...string,
 ) *bench {
@@ -197,7 +201,7 @@ func newColdBenchIn(
 	return b
 }
 
-// another returns a manager for the objects of the bench, not yet started.
+// another returns another manager for the objects of the bench. The manager is not started yet.
 func (b *bench) another(t *testing.T) *manager {
 	t.Helper()
 

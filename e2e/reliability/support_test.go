@@ -20,7 +20,7 @@ import (
 )
 
 // TestASupportServiceMovesWithItsCluster moves a cluster with a load balancer to another management plane, with
-// clusterctl. The load balancer's VM knows only the old manager: the VM is replaced, and nothing else.
+// clusterctl. The load balancer's VM knows only the old manager. Therefore, this VM is replaced, but nothing else.
 func TestASupportServiceMovesWithItsCluster(t *testing.T) {
 	testenv.SkipInShort(t, "moves a cluster between two management planes")
 	t.Parallel()
@@ -110,7 +110,7 @@ func expectServing(s *testsite.Site, services *infrav1alpha1.OLVMSupportServices
 	})
 }
 
-// front is the managers' address for the VMs of a bench. It forwards to the newest manager.
+// front is the address at which the VMs of a bench reach the managers. It forwards to the newest manager.
 type front struct {
 	listener net.Listener
 	mu       sync.Mutex
@@ -144,7 +144,7 @@ func newFront(t *testing.T) *front {
 	return f
 }
 
-// leadTo forwards new connections to an address, and closes the open ones.
+// leadTo forwards new connections to an address, and closes all open connections.
 func (f *front) leadTo(address string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -156,7 +156,7 @@ func (f *front) leadTo(address string) {
 	f.to, f.open = address, nil
 }
 
-// carry connects one side to the other.
+// carry forwards data between a connection and the manager.
 func (f *front) carry(from net.Conn) {
 	defer from.Close()
 

@@ -23,7 +23,7 @@ func newAttacker(t *testing.T, note func(*http.Request)) *attacker {
 	return &attacker{server}
 }
 
-// kubeconfig returns a kubeconfig of a server. more and user are JSON for the cluster and the user.
+// kubeconfig returns a kubeconfig for a server. The parameters more and user are JSON for the cluster and the user.
 func (a *attacker) kubeconfig(server, more, user string) string {
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{
 		Type:  "CERTIFICATE",
@@ -37,7 +37,7 @@ func (a *attacker) kubeconfig(server, more, user string) string {
 	)
 }
 
-// newPlainAttacker is an attacker without TLS.
+// newPlainAttacker returns an attacker without TLS.
 func newPlainAttacker(t *testing.T, note func(*http.Request)) *attacker {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -14,8 +14,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// TestAClientFollowsNoRedirects (row M1 of docs/operate/security.md) has an engine redirect the manager to plain HTTP
-// and to another server. The login carries the password, and the other requests carry the session.
+// TestAClientFollowsNoRedirects (row M1 of docs/operate/security.md) uses an engine that redirects the manager to plain
+// HTTP and to another server. The login contains the password, and all other requests contain the session.
 func TestAClientFollowsNoRedirects(t *testing.T) {
 	for _, scheme := range []string{"http", "https"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -28,7 +28,7 @@ func TestAClientFollowsNoRedirects(t *testing.T) {
 
 			s := testsite.New(t, suite.API.Client, testsite.Options{Gate: func(http.Handler) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					// this status keeps method and body
+					// this status keeps the method and the body
 					http.Redirect(w, r, elsewhere+r.URL.Path, http.StatusTemporaryRedirect)
 				})
 			}})
@@ -43,8 +43,8 @@ func TestAClientFollowsNoRedirects(t *testing.T) {
 	}
 }
 
-// TestATenantCannotSendASecretElsewhere (row M2 of docs/operate/security.md) has a tenant with rights to write
-// OLVMClusters, but to read no Secret. The tenant names a server of their own.
+// TestATenantCannotSendASecretElsewhere (row M2 of docs/operate/security.md) uses a tenant who may write OLVMClusters,
+// but may not read Secrets. The tenant names a server that belongs to the tenant.
 func TestATenantCannotSendASecretElsewhere(t *testing.T) {
 	var told atomic.Value
 	told.Store("")

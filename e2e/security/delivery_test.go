@@ -20,9 +20,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// TestStrangersDoNotSlowTheUserDataServer (row H3 of docs/operate/security.md) has 8,000 strangers request user data at
-// once, while a machine is created. None of them makes the manager call the API server, and saving states does not wait
-// for them.
+// TestStrangersDoNotSlowTheUserDataServer (row H3 of docs/operate/security.md) lets 8,000 strangers request user data
+// at the same time, while a machine is created. No stranger makes the manager call the API server, and the manager
+// saves states without waiting for strangers.
 func TestStrangersDoNotSlowTheUserDataServer(t *testing.T) {
 	const strangers = 8000
 	var reads atomic.Int32
@@ -96,7 +96,7 @@ func TestStrangersDoNotSlowTheUserDataServer(t *testing.T) {
 
 	check.Set(t, "answers[http.StatusForbidden]", answers[http.StatusForbidden])
 
-	// Most get no answer: connections and requests per address are limited.
+	// Most of them get no answer, because connections and requests are limited per address.
 	check.Set(t, "refused without a look", answers[http.StatusServiceUnavailable]+answers[0])
 
 	check.Equal(t, "answers[http.StatusOK]", answers[http.StatusOK], 0)
@@ -107,8 +107,8 @@ func TestStrangersDoNotSlowTheUserDataServer(t *testing.T) {
 		t.Fatalf("the saves are %v", saves)
 	}
 
-	// No save waits for the rate limit of the manager's client, because the strangers have not used it. The duration of
-	// a save also depends on the machine.
+	// No save waits for the rate limit of the manager's client, because the strangers have not used up this limit. The
+	// duration of a save also depends on the host.
 	histogram := saves[0].GetHistogram()
 	for _, bucket := range histogram.GetBucket() {
 		t.Logf("of %d saves took at most %g s: %d", histogram.GetSampleCount(), bucket.GetUpperBound(),

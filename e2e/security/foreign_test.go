@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// namer is an engine with a chosen name for a VM. It records its input.
+// namer is an engine that reports a chosen name for a VM. It records what it receives.
 type namer struct {
 	mu   sync.Mutex
 	name string
@@ -68,9 +68,9 @@ func (n *namer) gate(next http.Handler) http.Handler {
 	})
 }
 
-// TestAVMNameNeverBecomesHCL (row S1 of docs/operate/security.md) has an engine rename the VM of a pool. The name ends
-// a comment and continues as HCL: a resource uploading the manager's token. The machine gets the VM, and the engine
-// gets nothing.
+// TestAVMNameNeverBecomesHCL (row S1 of docs/operate/security.md) lets an engine rename the VM of a pool. The new name
+// ends a comment and continues as HCL, with a resource that uploads the manager's token. The machine must get the VM,
+// but the engine must get no token.
 func TestAVMNameNeverBecomesHCL(t *testing.T) {
 	e := &namer{}
 	s := testsite.New(t, suite.API.Client, testsite.Options{Gate: e.gate})
@@ -98,7 +98,8 @@ func TestAVMNameNeverBecomesHCL(t *testing.T) {
 	check.Lacks(t, "what the manager tells", everywhere(t, s, m), canary)
 }
 
-// expectLeftAlone waits until a machine reports that its VM belongs to others, and checks that the VM is unchanged.
+// expectLeftAlone waits until a machine reports that its VM belongs to others. Then it verifies that the VM has not
+// changed.
 func expectLeftAlone(t *testing.T, s *testsite.Site, machine *infrav1.OLVMMachine, before *engine.VM) {
 	t.Helper()
 	message := s.ExpectCondition(machine, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.VMNotOwnedReason)
@@ -126,7 +127,7 @@ func victim(t *testing.T, s *testsite.Site, comment string) *engine.VM {
 	return before
 }
 
-// TestATenantCannotTakeAVMOfOthers (row S2 of docs/operate/security.md) has tenants write the IDs of foreign VMs.
+// TestATenantCannotTakeAVMOfOthers (row S2 of docs/operate/security.md) lets tenants write the IDs of foreign VMs.
 func TestATenantCannotTakeAVMOfOthers(t *testing.T) {
 	t.Run("a VM is not started by a provider ID", func(t *testing.T) {
 		s := testsite.New(t, suite.API.Client, testsite.Options{})

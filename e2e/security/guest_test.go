@@ -30,7 +30,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// liar rewrites the engine's reports of guests: each also claims these addresses.
+// liar returns a gate that rewrites the engine's reports of guests. Each report then also claims these addresses.
 func liar(claims ...string) func(http.Handler) http.Handler {
 	var more strings.Builder
 	for _, claim := range claims {
@@ -60,7 +60,7 @@ func liar(claims ...string) func(http.Handler) http.Handler {
 	}
 }
 
-// requestFor returns the request of a node's kubelet for a serving certificate with one address.
+// requestFor returns the request of a node's kubelet for a serving certificate with the given address.
 func requestFor(t *testing.T, node, address string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -87,9 +87,9 @@ func requestFor(t *testing.T, node, address string) *certificatesv1.CertificateS
 	}
 }
 
-// TestAGuestGetsNoCertificatesForOtherAddresses (row H2 of docs/operate/security.md) has a guest with an address from a
-// DHCP server. It also reports the addresses of the Service "kubernetes" and of another machine. Its kubelet requests
-// serving certificates for them. The API server is its own workload cluster here.
+// TestAGuestGetsNoCertificatesForOtherAddresses (row H2 of docs/operate/security.md) uses a guest with an address from
+// a DHCP server. The guest also reports the addresses of the Service "kubernetes" and of another machine. The guest's
+// kubelet requests serving certificates for these addresses. In this test, the API server is its own workload cluster.
 func TestAGuestGetsNoCertificatesForOtherAddresses(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.DataCenters[0].Networks = append(inventory.DataCenters[0].Networks, ovirtsim.Network{

@@ -21,7 +21,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// everywhere returns the manager's output: its log, and the objects and events of the namespace.
+// everywhere returns everything that the manager writes: its log, and the objects and events of the namespace.
 func everywhere(t *testing.T, s *testsite.Site, m *testsite.Manager) string {
 	t.Helper()
 	log, err := os.ReadFile(m.Process.LogFile)
@@ -48,12 +48,13 @@ func everywhere(t *testing.T, s *testsite.Site, m *testsite.Manager) string {
 	return out
 }
 
-// tokenInHCL reads the file "token" of the manager's folder from a working directory. It avoids quotes, because they
-// would not survive inside others: the file name is the key of an object, and the slash is the beginning of a path.
+// tokenInHCL is HCL that reads the file "token" in the manager's folder from a working directory. It contains no
+// quotes, because these would not survive inside of other quotes. The file name is the key of an object, and the slash
+// is the beginning of a path.
 const tokenInHCL = `${file(join(substr(abspath(path.root),0,1),[dirname(dirname(dirname(abspath(path.root)))),keys({token=1})[0]]))}`
 
-// TestAnIDOfAnEngineNeverBecomesHCL (row C1 of docs/operate/security.md) has an engine send HCL as the ID of a tag. The
-// machine's VM exists without its state, so the manager imports the VM's objects.
+// TestAnIDOfAnEngineNeverBecomesHCL (row C1 of docs/operate/security.md) uses an engine that sends HCL as the ID of a
+// tag. The machine's VM exists, but not its state, so the manager imports the VM's objects.
 func TestAnIDOfAnEngineNeverBecomesHCL(t *testing.T) {
 	for name, executor := range executors(t) {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +83,7 @@ func TestAnIDOfAnEngineNeverBecomesHCL(t *testing.T) {
 			s.ExpectProvisioned(machine)
 			m.Process.Kill()
 
-			for _, state := range s.ListStates() { // anybody with write access to the machine may do this too
+			for _, state := range s.ListStates() { // every user who may write the machine can do this, too
 				state.Finalizers = nil
 				if err := s.Client.Update(t.Context(), &state); err != nil {
 					t.Fatal(err)
@@ -117,8 +118,8 @@ func TestAnIDOfAnEngineNeverBecomesHCL(t *testing.T) {
 	}
 }
 
-// TestAHostileExecutorHasNothingToTake (row M7 of docs/operate/security.md) has hostile code in place of the executor.
-// An engine or a tenant may control it, but it has nothing to give away.
+// TestAHostileExecutorHasNothingToTake (row M7 of docs/operate/security.md) runs hostile code in place of the executor.
+// An engine or a tenant may control this code, but it can reach nothing of value.
 func TestAHostileExecutorHasNothingToTake(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -135,7 +136,7 @@ func TestAHostileExecutorHasNothingToTake(t *testing.T) {
 		t,
 		suite.API.Client,
 		testsite.Options{Change: func(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster) {
-			c.Spec.AffinityGroups = []infrav1.AffinityGroup{} // the executor would run for them too
+			c.Spec.AffinityGroups = []infrav1.AffinityGroup{} // otherwise, the executor would also run for the groups
 		}},
 	)
 	m := suite.Program.NewManager(t, nil, "--namespace="+s.Namespace, "--confinement=required")
@@ -155,7 +156,7 @@ func TestAHostileExecutorHasNothingToTake(t *testing.T) {
 		"connect:" + strings.Trim(strings.TrimPrefix(suite.API.Config.Host, "https:"), "/"),
 		"spy:",
 	}
-	for i, attempt := range attempts { // one per description, because descriptions are short
+	for i, attempt := range attempts { // one attempt per description, because descriptions are short
 		machine := s.CreateMachine(fmt.Sprintf("m%d", i), func(spec *infrav1.OLVMMachineSpec) {
 			spec.VirtualMachine.Description = hostile.EncodeAttempts(attempt)
 		})
@@ -172,8 +173,8 @@ func TestAHostileExecutorHasNothingToTake(t *testing.T) {
 	}
 }
 
-// TestAHostileKubeconfigIsNotUsed (row C2 of docs/operate/security.md) gives the manager hostile kubeconfigs. They
-// would send its token away, run programs, or connect to a stranger.
+// TestAHostileKubeconfigIsNotUsed (row C2 of docs/operate/security.md) gives the manager hostile kubeconfigs. They try
+// to send the manager's token away, to run programs, or to connect to a stranger.
 func TestAHostileKubeconfigIsNotUsed(t *testing.T) {
 	var asked atomic.Int32
 	var authorization atomic.Value
@@ -221,7 +222,7 @@ func TestAHostileKubeconfigIsNotUsed(t *testing.T) {
 		t.Errorf("the attacker was asked %d times, with %q", n, authorization.Load())
 	}
 
-	// With its own credentials, the same server is accepted as the cluster.
+	// With its own credentials, the manager accepts the same server as the cluster.
 	testsite.UpdateObject(s, secret, func(secret *corev1.Secret) {
 		secret.Data["value"] = []byte(attacker.kubeconfig(attacker.URL, "", `"token":"its-own"`))
 	})

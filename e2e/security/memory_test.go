@@ -16,7 +16,7 @@ import (
 
 var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
-// peakMemory returns the peak memory of a process, in MiB.
+// peakMemory returns the peak memory of a process in MiB.
 func peakMemory(t *testing.T, pid int) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -37,8 +37,8 @@ func peakMemory(t *testing.T, pid int) int {
 	return kilobytes >> 10
 }
 
-// TestAnEndlessAnswerIsCutOff (row M5 of docs/operate/security.md) has engines answer with endless lists: of empty
-// items, and of a single text.
+// TestAnEndlessAnswerIsCutOff (row M5 of docs/operate/security.md) uses engines that answer with endless lists: one of
+// empty items, and one of a single text.
 func TestAnEndlessAnswerIsCutOff(t *testing.T) {
 	for name, test := range map[string]struct{ begin, again, says string }{
 		"items":      {"<data_centers>", strings.Repeat("<data_center/>", 4000), "more than 50000 items"},
@@ -76,7 +76,7 @@ func TestAnEndlessAnswerIsCutOff(t *testing.T) {
 
 			mebibytes := peakMemory(t, m.Process.PID())
 			t.Logf("the peak was %d MiB", mebibytes)
-			if mebibytes > 1024 { // the Deployment's limit for the manager
+			if mebibytes > 1024 { // memory limit of the manager in the Deployment
 				t.Errorf("the manager took %d MiB", mebibytes)
 			}
 		})

@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// namespaced renders config/namespaced for a namespace, following its first lines.
+// namespaced renders config/namespaced for a namespace, as the first lines of this folder's file describe.
 func namespaced(t *testing.T, namespace string) []*unstructured.Unstructured {
 	t.Helper()
 	kubectl, err := suite.Tools.Path("plane", "kubectl")
@@ -56,7 +56,7 @@ func namespaced(t *testing.T, namespace string) []*unstructured.Unstructured {
 }
 
 // TestANamespacedManagerReadsNoOtherSecrets (row M7 of docs/operate/security.md) runs a manager with the Roles of
-// config/namespaced. It creates and deletes a machine, and must not read Secrets of other namespaces.
+// config/namespaced. The manager creates and deletes a machine, but must not read Secrets in other namespaces.
 func TestANamespacedManagerReadsNoOtherSecrets(t *testing.T) {
 	s := testsite.New(t, suite.API.Client, testsite.Options{})
 	objects := namespaced(t, s.Namespace)
@@ -66,7 +66,7 @@ func TestANamespacedManagerReadsNoOtherSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	bound := map[string]bool{} // roles for humans are unbound
+	bound := map[string]bool{} // roles for users have no binding
 
 	for _, object := range objects {
 		if object.GetKind() == "ClusterRoleBinding" {

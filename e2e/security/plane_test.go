@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// children returns the command lines of this process's children running a program.
+// children returns the command lines of those child processes that run a program.
 func children(t *testing.T, program string) [][]string {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -47,7 +47,7 @@ func children(t *testing.T, program string) [][]string {
 	return out
 }
 
-// argument returns the value of a flag.
+// argument returns the value of a flag in a command line.
 func argument(line []string, name string) string {
 	at := slices.IndexFunc(line, func(word string) bool { return strings.HasPrefix(word, "--"+name+"=") })
 	if at < 0 {
@@ -57,9 +57,9 @@ func argument(line []string, name string) string {
 	return strings.TrimPrefix(line[at], "--"+name+"=")
 }
 
-// TestEtcdOfALocalPlaneAnswersNobodyElse (row H1 of docs/operate/security.md) attacks the etcd of local planes like any
-// process of the machine: it reads the arguments, and sends requests. The etcd of a persistent plane must sync its data
-// to the disk.
+// TestEtcdOfALocalPlaneAnswersNobodyElse (row H1 of docs/operate/security.md) attacks the etcd of local planes as any
+// process of the host can. It reads the arguments of etcd, and sends requests. The etcd of a persistent plane must sync
+// its data to disk.
 func TestEtcdOfALocalPlaneAnswersNobodyElse(t *testing.T) {
 	for name, persistent := range map[string]bool{"one that stays": true, "one for a while": false} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestEtcdOfALocalPlaneAnswersNobodyElse(t *testing.T) {
 	}
 }
 
-// ask sends a request to read all of etcd, and returns the status, or 0 without an answer.
+// ask sends a request that reads everything in etcd. It returns the status, or 0 if there is no answer.
 func ask(ctx context.Context, url string) int {
 	client := &http.Client{
 		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},

@@ -1,6 +1,6 @@
-// Package security replays attacks. Each test covers one item of the table in docs/operate/security.md, by its letter.
-// The attacker is a tenant with write access to one namespace, a hostile engine, or a guest. The managers are real
-// processes with exactly the shipped roles.
+// Package security replays attacks. Each test covers one item in the table of docs/operate/security.md, named by its
+// letter and number. The attacker is a tenant with write access to one namespace, a hostile engine, or a guest. The
+// managers are real processes with exactly the shipped roles.
 package security
 
 import (
@@ -15,14 +15,15 @@ import (
 var suite testsite.Suite
 
 func TestMain(m *testing.M) {
-	hostile.Main() // the test program serves as the executor in tests of a hostile one
+	hostile.Main() // in tests of a hostile executor, the test program is the executor
 	suite.Main(m, "security", nil, nil)
 }
 
-// canary is the attacker's target.
+// canary is the text that attackers try to get.
 const canary = "eyJhbGciOiJSUzI1NiJ9.stand-in-for-the-token-of-the-manager"
 
-// token creates a file of the manager's user with the canary, like the kubelet's file with the token of a Pod.
+// token creates a file with the canary that belongs to the manager's user, like the kubelet's file with the token of a
+// Pod.
 func token(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "token")
@@ -33,8 +34,8 @@ func token(t *testing.T) string {
 	return path
 }
 
-// executors returns the executors to test with, by name: this machine's, and OpenTofu, because the image contains it.
-// In short mode it omits OpenTofu, unless it is this machine's.
+// executors returns the executors for tests by name. They are the executor of this host and OpenTofu, because the
+// manager's image contains OpenTofu. In short mode, it omits OpenTofu unless this is the host's executor.
 func executors(t *testing.T) map[string]string {
 	t.Helper()
 

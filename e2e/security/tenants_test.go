@@ -13,9 +13,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// TestATenantCannotReserveAddressesOfOthers (row M3 of docs/operate/security.md) has a tenant of another namespace
-// record the addresses of a cluster. The records are endpoints of OLVMClusters never connected to the engine, and
-// machines without an owner.
+// TestATenantCannotReserveAddressesOfOthers (row M3 of docs/operate/security.md) lets a tenant of another namespace
+// record the addresses of a cluster. The records are endpoints of OLVMClusters that were never connected to the engine,
+// and machines without an owner.
 func TestATenantCannotReserveAddressesOfOthers(t *testing.T) {
 	s := testsite.New(t, suite.API.Client, testsite.Options{})
 	thief := "thief-" + s.Namespace
@@ -28,7 +28,7 @@ func TestATenantCannotReserveAddressesOfOthers(t *testing.T) {
 		}
 	}
 
-	for i := 10; i < 20; i++ { // the whole range of the site's machines
+	for i := 10; i < 20; i++ { // the whole range of addresses for the site's machines
 		address := fmt.Sprintf("10.0.0.%d", i)
 		claims := &infrav1.OLVMCluster{ObjectMeta: meta(fmt.Sprintf("c%d", i)), Spec: *s.OLVM.Spec.DeepCopy()}
 		claims.Spec.ControlPlaneEndpoint.Host = address
@@ -50,8 +50,9 @@ func TestATenantCannotReserveAddressesOfOthers(t *testing.T) {
 	}
 }
 
-// TestAnAddressConflictDoesNotNameOtherTenants (row M3 of docs/operate/security.md) has two namespaces share an engine
-// and a range, so that their addresses conflict. The message reports the conflict, but not the other tenant.
+// TestAnAddressConflictDoesNotNameOtherTenants (row M3 of docs/operate/security.md) uses two namespaces that share an
+// engine and a range, so that their addresses conflict. The message must report the conflict, but not name the other
+// tenant.
 func TestAnAddressConflictDoesNotNameOtherTenants(t *testing.T) {
 	a := testsite.New(t, suite.API.Client, testsite.Options{})
 	b := testsite.New(
@@ -88,7 +89,7 @@ func TestAnAddressConflictDoesNotNameOtherTenants(t *testing.T) {
 	}
 }
 
-// TestForeignSecrets has a tenant name an existing Secret of another namespace, and a missing one.
+// TestForeignSecrets lets a tenant name an existing Secret of another namespace, and a missing one.
 func TestForeignSecrets(t *testing.T) {
 	messages := map[string]string{}
 

@@ -29,7 +29,8 @@ const (
 	clusterStatePrefix = statePrefix + "olvmcluster."
 )
 
-// owners returns the owners of our kinds. A topology controls its OLVMCluster; a Cluster without one only owns it.
+// owners returns the owners of our kinds. With a topology, the Cluster is the controller of its OLVMCluster. Without
+// one, it is only an owner.
 func owners(topology bool) ownerAssertions {
 	reference := func(group, kind string, controller bool) metav1.OwnerReference {
 		return metav1.OwnerReference{APIVersion: group, Kind: kind, Controller: ptr.To(controller)}
@@ -52,10 +53,10 @@ func owners(topology bool) ownerAssertions {
 				[]metav1.OwnerReference{reference(core, "ClusterClass", false)},
 			)
 		},
-		"ConfigMap": exactly(), // the user's
+		"ConfigMap": exactly(), // created by the user
 		"Secret": func(name types.NamespacedName, got []metav1.OwnerReference) error {
 			switch {
-			case name.Name == credentialsSecret: // the user's
+			case name.Name == credentialsSecret: // created by the user
 				return framework.HasExactOwners(got)
 			case strings.HasPrefix(name.Name, clusterStatePrefix):
 				return framework.HasExactOwners(got, reference(ours, "OLVMCluster", true))
@@ -82,7 +83,7 @@ var finalizers = finalizerAssertions{
 	"ConfigMap": access,
 }
 
-// access returns the finalizers of objects needed by the OLVMClusters to reach their engine.
+// access returns the finalizers of those objects that OLVMClusters need to connect to their engine.
 func access(name types.NamespacedName) []string {
 	if name.Name == "ovirt-credentials" || name.Name == "ovirt-ca" {
 		return []string{infrav1.AccessFinalizer}
@@ -91,8 +92,8 @@ func access(name types.NamespacedName) []string {
 	return nil
 }
 
-// resilient removes owners and finalizers from all objects of a cluster, like a restored backup, and expects them to
-// return. Then it expects no further writes.
+// resilient removes owners and finalizers from all objects of a cluster, as a restored backup would. It expects that
+// they come back. Then it expects no more writes.
 func resilient(ctx context.Context, topology bool) func(framework.ClusterProxy, string, string) {
 	return func(proxy framework.ClusterProxy, namespace, cluster string) {
 		filter := clusterctlcluster.FilterClusterObjectsWithNameFilter(cluster)
@@ -125,7 +126,7 @@ func resilient(ctx context.Context, topology bool) func(framework.ClusterProxy, 
 	}
 }
 
-// expectStates checks for the Terraform states named in owners: without them, owners would check nothing.
+// expectStates verifies that the Terraform states in owners exist, because otherwise owners would check nothing.
 func expectStates(ctx context.Context, proxy framework.ClusterProxy, namespace string) {
 	var states corev1.SecretList
 	gomega.Expect(proxy.GetClient().List(ctx, &states, client.InNamespace(namespace), client.MatchingLabels{

@@ -24,7 +24,7 @@ import (
 // providerVersion is the version of our provider in the repository and in the management cluster.
 const providerVersion = "v0.1.0"
 
-// Flavors without a use for users.
+// These constants are flavors that only specs use.
 const (
 	flavorTopology      = "topology"
 	flavorMDRemediation = "md-remediation"
@@ -33,7 +33,7 @@ const (
 	flavorAdoption      = "adoption"
 )
 
-// healthCheck watches the Node condition set by the spec.
+// healthCheck watches the Node condition that the spec sets.
 const healthCheck = `---
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineHealthCheck
@@ -50,27 +50,27 @@ spec:
     - {type: e2e.remediation.condition, status: "False", timeoutSeconds: 5}
 `
 
-// taints are the initial taints expected by the specs.
+// taints are the initial taints that the specs expect.
 const taints = `taints:
 - {key: pre-existing-always-taint, value: always-value, effect: PreferNoSchedule, propagation: Always}
 - {key: pre-existing-on-initialization-taint, value: on-initialization-value, effect: PreferNoSchedule, propagation: OnInitialization}
 `
 
-// metadata of templates is copied to their objects; the spec checks this.
+// metadata is the metadata of templates. The spec verifies that it is copied to their objects.
 const metadata = `metadata:
   labels: {specs.example.com/label: from-the-template}
   annotations: {specs.example.com/annotation: from-the-template}
 `
 
-// nodeMetadata of a class is also copied to the Nodes, because of its domain.
+// nodeMetadata is the metadata of a class. Because of its domain, it is also copied to the Nodes.
 const nodeMetadata = `metadata:
   labels: {node.cluster.x-k8s.io/specs: from-the-class}
   annotations: {node.cluster.x-k8s.io/specs: from-the-class}
 `
 
-// TestWriteRepository renders the templates of the specs without running any. The specs take too long for each change,
-// but an incompatible change of a template must still be noticed. It precedes TestSpecs, because TestSpecs takes over
-// gomega and the folder for temporary files.
+// TestWriteRepository renders the templates of the specs, but runs no spec. The specs take too long for each change,
+// but this test still finds an incompatible change of a template. It runs before TestSpecs, because TestSpecs takes
+// over gomega and the folder for temporary files.
 func TestWriteRepository(t *testing.T) {
 	gomega.RegisterTestingT(t)
 	tools, err := toolchain.New()
@@ -81,8 +81,8 @@ func TestWriteRepository(t *testing.T) {
 	writeRepository(tools.Root(), t.TempDir())
 }
 
-// writeRepository creates a repository of clusterctl with our templates, and returns the path of its configuration. The
-// specs use it only for templates, so it has no components, and no other providers.
+// writeRepository creates a repository for clusterctl with our templates, and returns the path of clusterctl's
+// configuration. The specs read only templates from it. Therefore, it contains neither components nor other providers.
 func writeRepository(root, dir string) string {
 	templates := filepath.Join(root, "config", "templates")
 	read := func(name string) string {
@@ -104,7 +104,8 @@ func writeRepository(root, dir string) string {
 		flavorFile(flavorRollout): edit(strings.Replace(topology, "name: olvm\n", "name: olvm-rollout\n", 1),
 			after{"    controlPlane:\n", taints, 6},
 			after{"        name: md-0\n", taints, 8}),
-		// The spec abandons an OLVMCluster without deleting it, so its affinity groups would stay in the engine.
+		// The spec abandons an OLVMCluster without deleting it. Otherwise, the OLVMCluster's affinity groups would stay
+		// in the engine.
 		flavorFile(flavorAdoption): strings.Replace(topology, "name: olvm\n", "name: olvm-adoption\n", 1),
 		"clusterclass-olvm-adoption.yaml": edit(strings.Replace(class, "  name: olvm\n", "  name: olvm-adoption\n", 1),
 			after{"      olvmDatacenterName: patched\n", "affinityGroups: []", 6}),
@@ -137,7 +138,7 @@ func writeRepository(root, dir string) string {
 			"name": "olvm", "type": string(clusterctlv1.InfrastructureProviderType),
 			"url": filepath.Join(dir, "infrastructure-olvm", providerVersion, "components.yaml"),
 		}},
-		// Ignore the user's overrides.
+		// The user's overrides must have no effect.
 		"overridesFolder": filepath.Join(dir, "overrides"),
 	})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
@@ -149,7 +150,7 @@ func writeRepository(root, dir string) string {
 
 func flavorFile(flavor string) string { return "cluster-template-" + flavor + ".yaml" }
 
-// after is text to insert, indented, after the only occurrence of an anchor.
+// after is an indented text that is inserted after the only occurrence of an anchor.
 type after struct {
 	anchor, text string
 	indent       int
@@ -167,7 +168,8 @@ func edit(template string, additions ...after) string {
 	return template
 }
 
-// clusterctlConfig writes the configuration of a spec: its clusters are in 127.20.<subnet>.0/24.
+// clusterctlConfig writes the configuration for a spec, whose clusters are in 127.20.<subnet>.0/24. It returns the path
+// of the configuration.
 func clusterctlConfig(subnet int) string {
 	address := func(host string) string { return fmt.Sprintf("127.20.%d.%s", subnet, host) }
 	path := filepath.Join(filepath.Dir(suite.ClusterctlConfig), fmt.Sprintf("clusterctl-%d.yaml", subnet))
@@ -192,8 +194,8 @@ func clusterctlConfig(subnet int) string {
 	return path
 }
 
-// recordProviders writes the records of clusterctl init into the management cluster. They are its inventory, for
-// choosing the provider of templates, and the labels for finding the objects of a cluster.
+// recordProviders writes the records that clusterctl init would write into the management cluster. They are
+// clusterctl's inventory, which determines the provider of templates, and the labels that identify a cluster's objects.
 func recordProviders(ctx context.Context, s shared) {
 	configuration, err := clusterctlconfig.New(ctx, s.ClusterctlConfig)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())

@@ -25,8 +25,8 @@ import (
 
 var ctx = context.Background()
 
-// Within one container, free processes start the specs in this order: the long ones come first. Each has its own
-// subnet.
+// The specs are in one container, so that free processes start them in this order. The long specs come first. Each spec
+// has its own subnet.
 var _ = ginkgo.Describe("Cluster API", func() {
 	ginkgo.Describe("Owners and finalizers of a cluster of a ClusterClass are restored", func() {
 		e2e.QuickStartSpec(ctx, func() e2e.QuickStartSpecInput {
@@ -127,7 +127,7 @@ var _ = ginkgo.Describe("Cluster API", func() {
 			}
 		}
 
-		// ofKindOrMachineOf selects kinds, and the Machines owned by one of them.
+		// ofKindOrMachineOf returns a filter for objects of some kinds, and for the Machines that they own.
 		ofKindOrMachineOf := func(kinds ...string) func(corev1.ObjectReference, []metav1.OwnerReference) bool {
 			return func(object corev1.ObjectReference, owners []metav1.OwnerReference) bool {
 				owned := slices.ContainsFunc(owners, func(owner metav1.OwnerReference) bool {
@@ -212,7 +212,8 @@ var _ = ginkgo.Describe("Cluster API", func() {
 	})
 })
 
-// withoutRecords returns the metadata of an object without our controllers' records, because no template contains them.
+// withoutRecords returns the metadata of an object without the records of our controllers, because templates do not
+// contain these.
 func withoutRecords(object client.Object) clusterv1.ObjectMeta {
 	out := clusterv1.ObjectMeta{Labels: object.GetLabels(), Annotations: maps.Clone(object.GetAnnotations())}
 	records := []string{clusterctlv1.BlockMoveAnnotation}
@@ -231,15 +232,15 @@ func withoutRecords(object client.Object) clusterv1.ObjectMeta {
 	return out
 }
 
-// ownSubnet moves a cluster of the scale spec, scale-00001 and so on, out of the addresses of its template.
+// ownSubnet gives a cluster of the scale spec, such as scale-00001, other addresses than those of its template.
 func ownSubnet(_ framework.ClusterProxy, _, cluster string, class, template []byte) ([]byte, []byte) {
 	n, err := strconv.Atoi(strings.TrimPrefix(cluster, "scale-"))
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	return class, bytes.ReplaceAll(template, []byte("127.20.50."), fmt.Appendf(nil, "127.20.%d.", 50+n))
 }
 
-// keepStates removes the owners from the Terraform states, as the spec does with the certificates. This way, the
-// garbage collector keeps them for the adopters of the machines.
+// keepStates removes the owners from Terraform states, as the spec does with certificates. Therefore, the garbage
+// collector keeps the states for those who adopt the machines.
 func keepStates(
 	ctx context.Context, proxy framework.ClusterProxy, cluster *clusterv1.Cluster, _ e2e.ClusterObjects,
 ) error {

@@ -30,11 +30,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/toolchain"
 )
 
-// The Kubernetes versions of the engine's images.
+// These constants are the Kubernetes versions of the engine's images.
 const (
 	kubernetesVersion = "v1.36.1"
 	olderKubernetes   = "v1.35.4"
-	// vmTemplate is the image of the machine's version.
+	// vmTemplate is the template with the version of the machine.
 	vmTemplate = "ol9-k8s-${KUBERNETES_VERSION}"
 )
 
@@ -43,9 +43,9 @@ const (
 	caConfigMap       = "ovirt-ca"
 )
 
-// shared is the first process's description of the plane for the others.
+// shared is the description of the plane that the first process passes to the others.
 type shared struct {
-	// Dir contains all written files; Artifacts is for the specs.
+	// Dir contains all written files. Artifacts is the folder for the specs.
 	Dir, Artifacts   string
 	Kubeconfig       string
 	ClusterctlConfig string
@@ -54,9 +54,9 @@ type shared struct {
 }
 
 var (
-	// plane is set in the first process only.
+	// plane is set only in the first process.
 	plane *simplane.Plane
-	// suite is known to all processes.
+	// suite is set in all processes.
 	suite      shared
 	management framework.ClusterProxy
 	e2eConfig  *clusterctl.E2EConfig
@@ -78,7 +78,7 @@ var _ = ginkgo.SynchronizedBeforeSuite(func(ctx context.Context) []byte {
 }, func(content []byte) {
 	gomega.Expect(json.Unmarshal(content, &suite)).To(gomega.Succeed())
 
-	// The framework leaves a kubeconfig of each cluster behind.
+	// For each cluster, the framework leaves a kubeconfig in this folder.
 	temporary := filepath.Join(suite.Dir, "tmp")
 	gomega.Expect(os.MkdirAll(temporary, 0o700)).To(gomega.Succeed())
 	gomega.Expect(os.Setenv("TMPDIR", temporary)).To(gomega.Succeed())
@@ -91,13 +91,13 @@ var _ = ginkgo.SynchronizedAfterSuite(func() {}, func(ctx context.Context) {
 		return
 	}
 
-	// Leave no process behind, even if a check below fails.
+	// No process may be left, even if a check below fails.
 	defer plane.Stop()
 	gomega.Expect(plane.Failed()).To(gomega.Succeed())
 	expectNothingLeft(ctx)
 })
 
-// Keep only the evidence of failures.
+// Only the evidence of failures is kept.
 var _ = ginkgo.ReportAfterSuite("folder", func(report ginkgo.Report) {
 	if report.SuiteSucceeded && suite.Dir != "" {
 		gomega.Expect(os.RemoveAll(suite.Dir)).To(gomega.Succeed())
@@ -158,10 +158,10 @@ func scheme() *runtime.Scheme {
 	return scheme
 }
 
-// limit is the limit of each wait: it ends hanging specs, not slow ones.
+// limit is the time limit of each wait. It ends hanging specs, but not slow ones.
 const limit = "15m"
 
-// config returns the versions, and the timeouts and intervals of the waits in specs.
+// config returns the versions, and the timeouts and intervals for the waits of specs.
 func config() *clusterctl.E2EConfig {
 	return &clusterctl.E2EConfig{
 		ManagementClusterName: "management",
@@ -186,7 +186,7 @@ func config() *clusterctl.E2EConfig {
 	}
 }
 
-// credentials creates the objects referenced by the templates in a namespace. It is a hook of the specs.
+// credentials creates the objects to which the templates refer, in a namespace. The specs call it as a hook.
 func credentials(proxy framework.ClusterProxy, namespace string) {
 	ctx := context.Background()
 	gomega.Expect(proxy.GetClient().Create(ctx, &corev1.Secret{
@@ -204,7 +204,7 @@ func credentials(proxy framework.ClusterProxy, namespace string) {
 	})).To(gomega.Succeed())
 }
 
-// expectNothingLeft checks for leftovers of deleted clusters.
+// expectNothingLeft verifies that nothing of deleted clusters is left.
 func expectNothingLeft(ctx context.Context) {
 	summary, err := summary(ctx)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
@@ -214,12 +214,12 @@ func expectNothingLeft(ctx context.Context) {
 	var states corev1.SecretList
 	gomega.Expect(plane.Client.List(ctx, &states, client.MatchingLabels{"tfstate": "true"})).To(gomega.Succeed())
 	gomega.Expect(states.Items).To(gomega.BeEmpty(), "Terraform states")
-	left, err := filepath.Glob(filepath.Join(plane.WorkDir, "[^.]*", "*")) // .init is the executor's own
+	left, err := filepath.Glob(filepath.Join(plane.WorkDir, "[^.]*", "*")) // .init belongs to the executor
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	gomega.Expect(left).To(gomega.BeEmpty(), "working directories of Terraform")
 }
 
-// summary counts the engine's objects.
+// summary returns the numbers of the engine's objects.
 func summary(ctx context.Context) (out ovirtsim.Summary, err error) {
 	err = plane.CallControl(ctx, http.MethodGet, "/summary", nil, &out)
 	return out, err

@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// connect opens a session at the engine from the driver's configuration.
+// connect opens a session with the engine, using the driver's configuration.
 func connect() (*engine.Client, error) {
 	content, err := os.ReadFile(os.Getenv("OVIRT_CONFIG"))
 	if err != nil {
@@ -163,7 +163,7 @@ func inCluster() (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// provision repeatedly looks for claims without a volume, and for volumes without a claim.
+// provision looks again and again for claims without a volume, and for volumes without a claim.
 func provision(ctx context.Context) error {
 	client, err := inCluster()
 	if err != nil {
@@ -235,7 +235,7 @@ func provisionClaim(
 ) error {
 	name := "pvc-" + string(claim.UID)
 	if _, err := client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		return err // an existing volume will be bound
+		return err // if the volume exists, it will be bound
 	}
 
 	class, err := client.StorageV1().StorageClasses().Get(ctx, *claim.Spec.StorageClassName, metav1.GetOptions{})

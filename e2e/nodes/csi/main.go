@@ -1,5 +1,5 @@
-// Command csi replaces the programs in the oVirt CSI driver's manifests without a Go module: the driver itself, the
-// sidecars for provisioning and registration, and the probe. The attacher beside it is the real one.
+// Command csi replaces those programs in the oVirt CSI driver's manifests that no Go module contains. These are the
+// driver itself, the sidecars for provisioning and registration, and the probe. The attacher is the original program.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// driverName is the name in the manifests.
+// driverName is the name of the driver in the manifests.
 const driverName = "csi.ovirt.org"
 
 // flags are the flags of the containers in the manifests.
@@ -72,7 +72,7 @@ func dial() (*grpc.ClientConn, error) {
 	return grpc.NewClient("unix://"+flags.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
-// drive runs the driver. On nodes, with the name of the node in a flag, it mounts; elsewhere it calls the engine.
+// drive runs the driver. On a node, whose name is in a flag, the driver mounts volumes. Elsewhere, it calls the engine.
 func drive(ctx context.Context) error {
 	node, err := nodeID(ctx)
 	if err != nil {
@@ -136,7 +136,7 @@ func (registrar) NotifyRegistrationStatus(
 	return &registration.RegistrationStatusResponse{}, nil
 }
 
-// probe answers while the driver does.
+// probe answers as long as the driver answers.
 func probe(context.Context) error {
 	connection, err := dial()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// nodeID returns the ID of the VM of this node, from its system UUID, or "" without a node name.
+// nodeID returns the ID of this node's VM from the system UUID. Without a node name, it returns "".
 func nodeID(ctx context.Context) (string, error) {
 	if flags.node == "" {
 		return "", nil
@@ -66,7 +66,7 @@ func (mounter) NodePublishVolume(
 		err = unix.Mount(device, target, "ext4", 0, "")
 	}
 
-	if errors.Is(err, unix.EBUSY) { // already mounted there
+	if errors.Is(err, unix.EBUSY) { // the device is already mounted there
 		err = nil
 	}
 
@@ -84,7 +84,8 @@ func (mounter) NodeUnpublishVolume(
 	return &csi.NodeUnpublishVolumeResponse{}, errors.Join(err, os.RemoveAll(r.GetTargetPath()))
 }
 
-// deviceOf waits until a disk appears in the guest, under udev's name for a virtio-scsi disk.
+// deviceOf waits until a disk appears in the guest, and returns its device. The device has udev's name for a
+// virtio-scsi disk.
 func deviceOf(ctx context.Context, disk string) (string, error) {
 	path := "/dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_" + disk
 
@@ -101,7 +102,7 @@ func deviceOf(ctx context.Context, disk string) (string, error) {
 	}
 }
 
-// format creates a file system unless there is one.
+// format creates a file system on a device, unless the device already has one.
 func format(ctx context.Context, device string) error {
 	file, err := os.Open(device)
 	if err != nil {
@@ -109,7 +110,7 @@ func format(ctx context.Context, device string) error {
 	}
 	defer file.Close()
 
-	const place = 1024 + 0x38 // of ext4's magic number
+	const place = 1024 + 0x38 // the place of ext4's magic number
 
 	magic := make([]byte, 2)
 	if _, err := file.ReadAt(magic, place); err != nil {

@@ -10,7 +10,7 @@ import (
 // balancers is the API version of network load balancers.
 const balancers = "20200501"
 
-// serveBalancers serves network load balancers. Their address comes from the settings.
+// serveBalancers serves network load balancers. The address of these load balancers comes from the settings.
 func (s *Server) serveBalancers(mux *http.ServeMux) {
 	root := "/" + balancers + "/networkLoadBalancers"
 	all := s.collections["networkLoadBalancers"]
@@ -81,7 +81,7 @@ func (s *Server) serveBackends(mux *http.ServeMux, backends string) {
 	})
 }
 
-// accept answers with a finished work request. The caller holds s.mu.
+// accept answers with a finished work request. The caller must hold s.mu.
 func (s *Server) accept(w http.ResponseWriter, of *record) {
 	w.Header().Set("opc-work-request-id", s.work("NetworkLoadBalancer", of, func(string) {}))
 }

@@ -12,15 +12,16 @@ import (
 	ocicore "github.com/oracle/oci-go-sdk/v65/core"
 )
 
-// collection is a kind of objects with the common calls to create, list, read, change and delete them.
+// collection is a kind of objects with common calls: create, list, read, change and delete.
 type collection struct {
-	// path is below the version, and kind is used in OCIDs.
+	// path is the path below the API version. kind is the kind in OCIDs.
 	path, kind string
-	// details returns the input type of a create, and change that of an update. They are nil for unsupported calls.
+	// details returns an empty input of the create call, and change one of the update call. Each is nil if the call is
+	// not supported.
 	details, change func() any
-	// resource is the type of the objects.
+	// resource returns an empty object of the collection.
 	resource func() any
-	// complete sets the fields decided by the cloud. It is nil if the cloud decides none.
+	// complete sets the fields that the cloud determines. It is nil if there are none.
 	complete func(s *Server, fields object)
 }
 
@@ -144,7 +145,7 @@ func (s *Server) serve(mux *http.ServeMux, c *collection) {
 	})
 }
 
-// make creates an object, once for each retry token. The caller holds s.mu.
+// make creates an object, but only one for each retry token. The caller must hold s.mu.
 func (s *Server) make(c *collection, token string, details object) (*record, error) {
 	if known := s.objects[s.tokens[token]]; token != "" && known != nil {
 		return known, nil
@@ -170,7 +171,7 @@ func (s *Server) make(c *collection, token string, details object) (*record, err
 	}
 
 	made := &record{collection: c, fields: fields}
-	if c.resource != nil { // values without a field of the object are hidden
+	if c.resource != nil { // hides values for which the object has no field
 		resource := c.resource()
 		if err := json.Unmarshal([]byte(text(fields)), resource); err != nil {
 			return nil, fmt.Errorf("%s: %w", c.path, err)
@@ -189,7 +190,7 @@ func (s *Server) make(c *collection, token string, details object) (*record, err
 	return made, nil
 }
 
-// checkReferences requires all OCIDs of a body to exist. The caller holds s.mu.
+// checkReferences returns an error if an OCID in a body does not exist. The caller must hold s.mu.
 func (s *Server) checkReferences(details object) error {
 	for name, value := range details {
 		id, ok := value.(string)
@@ -205,7 +206,8 @@ func (s *Server) checkReferences(details object) error {
 	return nil
 }
 
-// list returns the objects of a collection with the requested values, the newest first. The caller holds s.mu.
+// list returns those objects of a collection that have the requested values, the newest first. The caller must hold
+// s.mu.
 func (s *Server) list(c *collection, r *http.Request) []object {
 	var out []object
 
@@ -231,7 +233,7 @@ func (s *Server) list(c *collection, r *http.Request) []object {
 	return out
 }
 
-// find returns an object unless it is gone. The caller holds s.mu.
+// find returns an object. It returns an error if the object is gone. The caller must hold s.mu.
 func (s *Server) find(c *collection, id string) (*record, error) {
 	found := s.objects[id]
 	if found == nil || found.collection != c || found.gone() && c.path != "instances" {
@@ -257,7 +259,7 @@ func (s *Server) update(w http.ResponseWriter, r *http.Request, c *collection) e
 	return answer(w, found.fields)
 }
 
-// remove deletes an object unless others refer to it. The caller holds s.mu.
+// remove deletes an object. It returns an error if other objects refer to it. The caller must hold s.mu.
 func (s *Server) remove(id string) error {
 	for other, found := range s.objects {
 		if other != id && !found.gone() && strings.Contains(text(found.fields), id) &&
@@ -271,7 +273,7 @@ func (s *Server) remove(id string) error {
 	return nil
 }
 
-// gone reports that an object was deleted.
+// gone reports whether an object was deleted.
 func (r *record) gone() bool {
 	return r.fields["lifecycleState"] == "TERMINATED" || r.fields["lifecycleState"] == "DELETED" ||
 		r.fields["lifecycleState"] == "DETACHED"
@@ -280,7 +282,7 @@ func (r *record) gone() bool {
 func text(value any) string {
 	content, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // they come from JSON
+		panic(err) // impossible, because the values come from JSON
 	}
 
 	return string(content)

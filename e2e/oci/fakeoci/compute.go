@@ -15,15 +15,15 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/store"
 )
 
-// Freeform tags describe the content of images.
+// These constants are freeform tags that describe the content of images.
 const (
-	// ArchitectureTag is the key for the architecture: amd64 or arm64.
+	// ArchitectureTag is the key of the tag with the architecture: amd64 or arm64.
 	ArchitectureTag = "ocne/architecture"
-	// KubernetesTag is the key for the version of Kubernetes.
+	// KubernetesTag is the key of the tag with the version of Kubernetes.
 	KubernetesTag = "ocne/kubernetes"
 )
 
-// serveCompute serves the calls special to instances and images. Every collection serves the common calls.
+// serveCompute serves the calls that only instances and images have. The common calls are served for every collection.
 func (s *Server) serveCompute(mux *http.ServeMux) {
 	s.handle(mux, "POST /"+core+"/instances", s.launch)
 	s.handle(mux, "DELETE /"+core+"/instances/{id}", s.terminate)
@@ -61,7 +61,7 @@ func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	if len(s.objects) > known { // not launched before
+	if len(s.objects) > known { // a new launch, not a retry
 		s.plug(made, vnic, subnet)
 		time.AfterFunc(s.settings.Slow, func() { s.start(made, image, details) })
 	}
@@ -69,7 +69,7 @@ func (s *Server) launch(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, made.fields)
 }
 
-// checkShape refuses an image for another architecture than the shape's.
+// checkShape refuses an image whose architecture differs from that of the shape.
 func checkShape(details object, image *record) error {
 	architecture := "amd64"
 	if shape := fmt.Sprint(details["shape"]); strings.Contains(shape, ".A1.") || strings.Contains(shape, ".A2.") {
@@ -84,10 +84,10 @@ func checkShape(details object, image *record) error {
 	return nil
 }
 
-// plug attaches a VNIC to an instance, with the next free address of the subnet. The caller holds s.mu.
+// plug attaches a VNIC to an instance, with the next free address of the subnet. The caller must hold s.mu.
 func (s *Server) plug(made *record, vnic object, subnet *record) {
 	prefix := netip.MustParsePrefix(subnet.fields["cidrBlock"].(string))
-	address := prefix.Addr().Next().Next() // the first is the router's
+	address := prefix.Addr().Next().Next() // the first address belongs to the router
 
 	for _, found := range s.objects {
 		if found.collection.path == "vnics" && !found.gone() && found.fields["subnetId"] == subnet.fields["id"] {
@@ -107,7 +107,7 @@ func (s *Server) plug(made *record, vnic object, subnet *record) {
 	device["nsgIds"] = vnic["nsgIds"]
 	plugged, err := s.make(s.collections["vnics"], "", device)
 	if err != nil {
-		panic(err) // cannot happen: the objects it refers to exist
+		panic(err) // impossible, because the objects in the references exist
 	}
 
 	attachment := clone(common)
@@ -157,7 +157,7 @@ func (s *Server) start(made, image *record, details object) {
 	}()
 }
 
-// rendered replaces the placeholders of a cloud-config by the OCID of the instance, as cloud-init does for a jinja
+// rendered replaces the placeholders in a cloud-config by the OCID of the instance, as cloud-init does for a jinja
 // template.
 func rendered(userData, id string) string {
 	if !strings.HasPrefix(userData, "## template: jinja") {
@@ -167,7 +167,7 @@ func rendered(userData, id string) string {
 	return strings.NewReplacer(`{{ ds["id"] }}`, id, `{{ ds['id'] }}`, id, `{{ ds[\"id\"] }}`, id).Replace(userData)
 }
 
-// interfaceOf returns the network interface of an instance. The caller holds s.mu.
+// interfaceOf returns the network interface of an instance. The caller must hold s.mu.
 func (s *Server) interfaceOf(instance string) api.GuestInterface {
 	for _, found := range s.objects {
 		if found.collection.path != "vnicAttachments" || found.fields["instanceId"] != instance {
@@ -188,7 +188,7 @@ func (s *Server) interfaceOf(instance string) api.GuestInterface {
 	return api.GuestInterface{}
 }
 
-// terminate ends an instance. The instance remains visible as TERMINATING for a while.
+// terminate ends an instance. The instance stays visible as TERMINATING for a while.
 func (s *Server) terminate(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
 	found, err := s.find(s.collections["instances"], id)
@@ -211,7 +211,7 @@ func (s *Server) terminate(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// bury ends the guest of an instance, and marks the instance and its network parts as gone.
+// bury ends the guest of an instance. It marks the instance and the parts of its network as gone.
 func (s *Server) bury(id string) {
 	if s.settings.Guests != nil {
 		s.settings.Guests.HandleRemoval(id)

@@ -63,7 +63,7 @@ func (s *Server) serveIdentity(mux *http.ServeMux) {
 
 func (s *Server) availabilityDomain() string { return "Uocm:" + s.settings.RegionKey + "-AD-1" }
 
-// Compartment returns the OCID of a path, or "" if there is none.
+// Compartment returns the OCID of the compartment with a path, or "" if there is none.
 func (s *Server) Compartment(full string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

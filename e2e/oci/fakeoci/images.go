@@ -11,7 +11,7 @@ import (
 	ocicore "github.com/oracle/oci-go-sdk/v65/core"
 )
 
-// imageImport is the operation of import work requests.
+// imageImport is the operation of work requests for imports.
 const imageImport = "ImageImport"
 
 // serveImages serves the import of images, and their compatible shapes.
@@ -87,7 +87,7 @@ func (s *Server) serveSchemas(mux *http.ServeMux) {
 	})
 }
 
-// importImage creates an image from an object of a bucket.
+// importImage creates an image from an object in a bucket.
 func (s *Server) importImage(w http.ResponseWriter, r *http.Request) error {
 	var typed ocicore.CreateImageDetails
 	details, err := decode(r, &typed)
@@ -123,7 +123,7 @@ func (s *Server) importImage(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, made.fields)
 }
 
-// AddImage adds an image of OCK, imported at a time, with its architecture and version.
+// AddImage adds an image of OCK with the given architecture, Kubernetes version and time of import.
 func (s *Server) AddImage(compartment, architecture, kubernetes string, created time.Time) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,7 +133,7 @@ func (s *Server) AddImage(compartment, architecture, kubernetes string, created 
 		"freeformTags":           object{ArchitectureTag: architecture, KubernetesTag: kubernetes},
 	})
 	if err != nil {
-		panic(err) // the test named a missing compartment
+		panic(err) // the test has named a missing compartment
 	}
 
 	made.fields["timeCreated"] = created.UTC().Format(time.RFC3339Nano)
@@ -141,7 +141,8 @@ func (s *Server) AddImage(compartment, architecture, kubernetes string, created 
 	return made.fields["id"].(string)
 }
 
-// work creates a work request, which proceeds in steps until it calls done with s.mu held. The caller holds s.mu.
+// work creates a work request. It proceeds in steps, and at the end calls done while s.mu is held. The caller must hold
+// s.mu.
 func (s *Server) work(operation string, of *record, done func(problem string)) string {
 	id := s.mint("workrequest")
 	request := &record{collection: s.collections["workRequests"], fields: object{
@@ -189,7 +190,7 @@ func (s *Server) work(operation string, of *record, done func(problem string)) s
 	return id
 }
 
-// serveWorkRequests serves the work requests of compute, and those of network load balancers.
+// serveWorkRequests serves the work requests of compute and of network load balancers.
 func (s *Server) serveWorkRequests(mux *http.ServeMux) {
 	for _, version := range []string{core, balancers} {
 		root := "GET /" + version + "/workRequests"

@@ -8,7 +8,7 @@ import (
 	ocicore "github.com/oracle/oci-go-sdk/v65/core"
 )
 
-// serveNetworks serves the calls for networks beyond those common to all collections.
+// serveNetworks serves those calls for networks that are not common to all collections.
 func (s *Server) serveNetworks(mux *http.ServeMux) {
 	groups := "/" + core + "/networkSecurityGroups/{id}/"
 

@@ -18,20 +18,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ovirtsim/guest"
 )
 
-// core is the version of the APIs of compute, networks, identity and work requests.
+// core is the version of the APIs for compute, networks, identity and work requests.
 const core = "20160918"
 
 // Settings are the initial state of the cloud.
 type Settings struct {
-	// Tenancy and User are OCIDs; requests must be signed by the key of Fingerprint.
+	// Tenancy and User are OCIDs. The key with Fingerprint must sign all requests.
 	Tenancy, User, Fingerprint string
-	// Region is a region such as us-ashburn-1, and RegionKey its key, such as IAD.
+	// Region is the name of a region, such as us-ashburn-1. RegionKey is its key, such as IAD.
 	Region, RegionKey string
-	// Compartments are paths from the tenancy, such as parent and parent/child.
+	// Compartments are paths below the tenancy, such as parent and parent/child.
 	Compartments []string
-	// Guests run in instances; nil runs nothing.
+	// Guests run in instances; nil means that nothing runs in them.
 	Guests *guest.Guests
-	// Endpoint is the address of network load balancers, served by the guests.
+	// Endpoint is the address of network load balancers. The guests serve at this address.
 	Endpoint string
 	// Slow is the duration of launches and imports.
 	Slow time.Duration
@@ -47,14 +47,14 @@ type Server struct {
 	mu          sync.Mutex
 	collections map[string]*collection
 	objects     map[string]*record
-	// tokens are the created OCIDs by retry token.
+	// tokens maps retry tokens to the OCIDs of the objects that were created with them.
 	tokens  map[string]string
 	buckets map[string]map[string][]byte
 	uploads map[string]map[int][]byte
 	calls   []string
 	faults  []*Fault
 	minted  int
-	// console holds the messages of failed guests.
+	// console holds the messages of guests that failed.
 	console []string
 }
 
@@ -72,11 +72,11 @@ type object = map[string]any
 
 // Fault is a wrong answer to a call.
 type Fault struct {
-	// Call is a pattern of METHOD /path.
+	// Call matches the text "METHOD /path" of a call.
 	Call *regexp.Regexp
 	// Times is the number of wrong answers.
 	Times int
-	// Status, Code and Message make up the answer.
+	// Status, Code and Message are the parts of the answer.
 	Status        int
 	Code, Message string
 }
@@ -130,7 +130,7 @@ func (s *Server) Fail(fault Fault) {
 	s.faults = append(s.faults, &fault)
 }
 
-// Calls returns the calls so far matching a pattern of METHOD /path.
+// Calls returns the past calls whose text "METHOD /path" matches a pattern.
 func (s *Server) Calls(pattern string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Server) Calls(pattern string) []string {
 	return slices.DeleteFunc(slices.Clone(s.calls), func(call string) bool { return !expression.MatchString(call) })
 }
 
-// Console returns the messages of failed guests.
+// Console returns the messages of guests that failed.
 func (s *Server) Console() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (s *Server) Console() []string {
 	return slices.Clone(s.console)
 }
 
-// Objects returns the existing objects of a collection, such as instances, in their JSON form.
+// Objects returns the existing objects of a collection, such as instances, in the form of their JSON.
 func (s *Server) Objects(path string) []map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +162,7 @@ func (s *Server) Objects(path string) []map[string]any {
 	return out
 }
 
-// guard records each call, refuses calls of other users, and injects the faults.
+// guard records each call, refuses calls of other users, and injects faults.
 func (s *Server) guard(next http.Handler) http.Handler {
 	key := fmt.Sprintf("keyId=%q", s.settings.Tenancy+"/"+s.settings.User+"/"+s.settings.Fingerprint)
 
@@ -186,7 +186,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// fault returns the fault for a call, or nil. The caller holds s.mu.
+// fault returns the fault for a call, or nil. The caller must hold s.mu.
 func (s *Server) fault(call string) *Fault {
 	for _, fault := range s.faults {
 		if fault.Times > 0 && fault.Call.MatchString(call) {
@@ -198,7 +198,7 @@ func (s *Server) fault(call string) *Fault {
 	return nil
 }
 
-// handle serves a pattern, with s.mu held. An error of type refusal becomes the answer.
+// handle serves a pattern while s.mu is held. If the error is a refusal, it becomes the answer.
 func (s *Server) handle(mux *http.ServeMux, pattern string, serve func(http.ResponseWriter, *http.Request) error) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -243,7 +243,7 @@ func answer(w http.ResponseWriter, value any) error {
 	return json.NewEncoder(w).Encode(value)
 }
 
-// mint creates an OCID. The caller holds s.mu.
+// mint returns a new OCID. The caller must hold s.mu.
 func (s *Server) mint(kind string) string {
 	s.minted++
 	region := strings.ToLower(s.settings.RegionKey)
@@ -254,7 +254,7 @@ func (s *Server) mint(kind string) string {
 	return fmt.Sprintf("ocid1.%s.oc1.%s.%060d", kind, region, s.minted)
 }
 
-// page returns the part of a list selected by the parameters limit and page.
+// page returns the part of a list that the parameters limit and page select.
 func page(w http.ResponseWriter, r *http.Request, all []object) []object {
 	from, _ := strconv.Atoi(r.URL.Query().Get("page"))
 	limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
@@ -271,10 +271,10 @@ func page(w http.ResponseWriter, r *http.Request, all []object) []object {
 	return append([]object{}, all[from:to]...)
 }
 
-// defaultPage is the number of entries per page. It is small, to reveal clients reading only one page.
+// defaultPage is the number of entries per page. It is small, so that tests find clients that read only one page.
 const defaultPage = 5
 
-// decode reads a body strictly into a type of the SDK, and returns it in its JSON form.
+// decode decodes a body strictly into a type of the SDK, and returns the body in the form of its JSON.
 func decode(r *http.Request, into any) (object, error) {
 	content, err := io.ReadAll(io.LimitReader(r.Body, 4<<20))
 	if err != nil {
@@ -299,7 +299,7 @@ func decode(r *http.Request, into any) (object, error) {
 func clone(fields object) object {
 	content, err := json.Marshal(fields)
 	if err != nil {
-		panic(err) // they come from JSON
+		panic(err) // impossible, because the values come from JSON
 	}
 
 	var out object

@@ -15,7 +15,7 @@ import (
 // Namespace is the namespace of the tenancy's objects.
 const Namespace = "tenancyobjects"
 
-// serveStorage serves buckets and objects. Objects are uploaded whole or in parts.
+// serveStorage serves buckets and objects. Clients upload objects as a whole or in parts.
 func (s *Server) serveStorage(mux *http.ServeMux) {
 	buckets := "/n/" + Namespace + "/b"
 
@@ -122,7 +122,7 @@ func (s *Server) serveParts(mux *http.ServeMux, uploads string) {
 	})
 }
 
-// store keeps an object. The caller holds s.mu.
+// store stores an object. The caller must hold s.mu.
 func (s *Server) store(r *http.Request, content []byte) error {
 	bucket := s.buckets[r.PathValue("bucket")]
 	if bucket == nil {
@@ -134,7 +134,7 @@ func (s *Server) store(r *http.Request, content []byte) error {
 	return nil
 }
 
-// body reads an upload, and sets its checksum in the response.
+// body reads an upload, and sets the checksum of the upload in the response.
 func body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	content, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -147,7 +147,7 @@ func body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return content, nil
 }
 
-// ObjectNames returns the names of a bucket's objects.
+// ObjectNames returns the names of the objects in a bucket.
 func (s *Server) ObjectNames(bucket string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
