@@ -1,5 +1,5 @@
-// Command dns is CoreDNS with a selection of its plugins: those that the nodes of clusters use, and those that
-// kubeadm's configuration names. All of CoreDNS takes several times as long to build.
+// Command dns is CoreDNS with those of its plugins that the nodes of clusters use, and those that kubeadm's
+// configuration of it names; the whole of it takes several times as long to build.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command lint is golangci-lint with an additional linter, the one for Kubernetes APIs.
+// Command lint is golangci-lint with the linter of Kubernetes APIs, which golangci-lint does not have.
 package main
 
 import (
@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// build returns the version of golangci-lint that this program contains.
+// build says of which golangci-lint the program is.
 func build() commands.BuildInfo {
 	info := commands.BuildInfo{Version: "unknown", Commit: "unknown", Date: "unknown"}
 	read, ok := debug.ReadBuildInfo()

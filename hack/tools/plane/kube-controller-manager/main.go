@@ -1,9 +1,9 @@
-// Command kube-controller-manager runs the two controllers of kube-controller-manager that a management plane needs.
-// These are the garbage collector, and the controller that empties deleted namespaces. Both come from the source of
-// Kubernetes. The toolchain builds this command if it cannot download the release. From empty caches, the other
-// controllers take a seventh of the time of `make demo`, although nothing uses them.
+// Command kube-controller-manager runs the two controllers of kube-controller-manager that a management plane needs:
+// the garbage collector and the controller that empties deleted namespaces. Both are the code of Kubernetes. The
+// toolchain builds it if it cannot download the release: the other controllers would take a seventh of the time of
+// `make demo` from empty caches, and nothing uses them.
 //
-// Its flags are some of kube-controller-manager's flags, with the same meaning.
+// Its flags are a part of those of kube-controller-manager, with the same meaning.
 package main
 
 import (
@@ -38,7 +38,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/namespace"
 )
 
-// These constants are defaults of kube-controller-manager.
+// The defaults of kube-controller-manager.
 const (
 	collectorWorkers    = 20
 	namespaceWorkers    = 10
@@ -47,7 +47,7 @@ const (
 	resyncPeriod        = 12 * time.Hour
 )
 
-// controllers are the names of the controllers in this program.
+// controllers are those that it has.
 var controllers = []string{"garbage-collector-controller", "namespace-controller"}
 
 type options struct {
@@ -113,7 +113,7 @@ func (o options) run(ctx context.Context) error {
 
 // runControllers runs both controllers until ctx ends.
 func runControllers(ctx context.Context, config *rest.Config) error {
-	// Like kube-controller-manager, this gives both controllers higher limits than the rest.
+	// As in kube-controller-manager, which gives either more than the rest.
 	collector, namespaces := rest.CopyConfig(config), rest.CopyConfig(config)
 	collector.QPS *= 2
 	namespaces.QPS *= 20
