@@ -162,8 +162,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		Client:           r.Client,
 		Recorder:         r.Recorder,
 		WatchFilterValue: r.WatchFilterValue,
-		Forget:           func(_ context.Context, key client.ObjectKey) error { return r.workspaces.CleanUpDeleted(key) },
-		Open:             r.openPass,
+		Forget: func(_ context.Context, key client.ObjectKey) error {
+			return r.workspaces.CleanUpDeleted(key)
+		},
+		Open: r.openPass,
 	}.Reconcile(ctx, req, &infrav1alpha1.OLVMInventoryVM{})
 }
 

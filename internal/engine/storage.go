@@ -219,6 +219,7 @@ func (c *Client) findStorageDomainByID(ctx context.Context, id ID) (*StorageDoma
 	item, _, err := findInList(
 		ctx, c, &c.lists.storage, "storagedomains", func(d StorageDomain) bool { return d.ID == id },
 	)
+
 	return item, err
 }
 

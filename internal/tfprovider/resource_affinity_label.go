@@ -67,7 +67,9 @@ func (r *affinityLabelResource) Create(ctx context.Context, req resource.CreateR
 		create: func(ctx context.Context) (*engine.Label, error) {
 			return r.client.CreateAffinityLabel(ctx, model.toEngine())
 		},
-		list:   func(ctx context.Context) ([]engine.Label, error) { return r.client.ListAffinityLabelsNamed(ctx, name) },
+		list: func(ctx context.Context) ([]engine.Label, error) {
+			return r.client.ListAffinityLabelsNamed(ctx, name)
+		},
 		remove: func(ctx context.Context, l *engine.Label) error { return r.client.DeleteAffinityLabel(ctx, l.ID) },
 		id:     func(l *engine.Label) string { return l.ID.String() },
 	}.createUnique(ctx)

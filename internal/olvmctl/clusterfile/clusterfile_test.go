@@ -215,7 +215,7 @@ func TestFlavorsOfAClusterFile(t *testing.T) {
 	s := read(t, "older.yaml", "extraIgnitionInline:", "catalogs:")
 	s.Validate()
 	_, err := s.Manifests("failure-domains", none)
-	if err == nil || !strings.Contains(err.Error(), "OLVM_FAILURE_DOMAIN_A") {
+	if err == nil || !strings.Contains(err.Error(), "OLVM_FAILURE_DOMAIN_A, OLVM_FAILURE_DOMAIN_B, OLVM_FAILURE_DOMAIN_C") {
 		t.Errorf("a variable that nobody gives: %v", err)
 	}
 

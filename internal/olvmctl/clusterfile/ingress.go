@@ -137,6 +137,7 @@ func (s *Source) ingressAddress() netip.Addr {
 				"node with ingress holds",
 			text,
 		)
+
 		return netip.Addr{}
 	case vipErr == nil && vip == address:
 		s.noteProblem(false, ingressVirtualIP, "%s is virtualIp, too; they need addresses of their own", address)

@@ -114,7 +114,10 @@ func (s *Source) fillVariables(content []byte, flavor string, lookup func(string
 
 	variables := s.templateVariables()
 
-	var problem error // clusterctl would say that a variable is not set
+	var (
+		problem error    // clusterctl would report an unset variable instead
+		missing []string // in no order
+	)
 
 	filled, err := processor.Process(content, func(name string) (string, error) {
 		value, ok := variables[name]
@@ -139,12 +142,18 @@ func (s *Source) fillVariables(content []byte, flavor string, lookup func(string
 			problem = fmt.Errorf("the value of %s has a line break, which could add fields; write it on one line", name)
 		case ok:
 			return value, nil
-		case problem == nil && defaults[name] == nil:
-			problem = fmt.Errorf("the flavor %s needs the variable %s; set it in the environment", flavor, name)
+		case defaults[name] == nil:
+			missing = append(missing, name)
 		}
 
 		return "", errors.New(name + " is not set") // a default is taken, if there is one
 	})
+	if problem == nil && len(missing) > 0 {
+		slices.Sort(missing)
+		problem = fmt.Errorf("variables of the flavor %s have no value; set them in the environment: %s", flavor,
+			strings.Join(slices.Compact(missing), ", "))
+	}
+
 	if problem != nil {
 		return nil, problem
 	}

@@ -211,6 +211,7 @@ func (o *OLVM) makeTemplate(ctx context.Context, c *creation) error {
 		_, err := template.CreateInEngine(
 			ctx, session, connection.RenderEngine(session, config), local.Executor, local.Dir,
 		)
+
 		return err
 	})
 

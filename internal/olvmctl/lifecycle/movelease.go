@@ -491,8 +491,8 @@ func checkMoveEnded(ctx context.Context, in *mgmtcluster.Cluster) error {
 	}
 
 	return fmt.Errorf("a move of namespace %s into or out of %s was interrupted, or is not over: its lock is there; "+
-		"run the command that has begun it again, or olvmctl move -n %s with the kubeconfigs of both management clusters. "+
-		"If all moves have ended, remove the lock, and run this command again: %s", in.Namespace, in.Server(),
+		"run the command that has begun it again, or olvmctl move -n %s with the kubeconfigs of both management "+
+		"clusters. If all moves have ended, remove the lock, and run this command again: %s", in.Namespace, in.Server(),
 		in.Namespace, lease.removal())
 }
 

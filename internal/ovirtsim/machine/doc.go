@@ -5,9 +5,9 @@
 // cuts the machine's power. A program that runs machines must call Main first. The program is started again as the
 // monitor, and as the process that becomes systemd.
 //
-// systemd-nspawn does not replace this package: it adds no block devices to a running machine, and a disk may be attached
-// while the VM is up. It also expects systemd on the host. Test hosts are often containers without it, some with cgroup
-// v1.
+// systemd-nspawn does not replace this package: it adds no block devices to a running machine, and a disk may be
+// attached while the VM is up. It also expects systemd on the host. Test hosts are often containers without it, some
+// with cgroup v1.
 //
 // A machine is no security boundary: its root is the host's root.
 package machine

@@ -92,7 +92,8 @@ func (a *Answers) machineKeys(memory, cores, disk, dataDisk, addresses string) *
 	return newBlockMapping().
 		add("olvmOvirtClusterName", a.Cluster, "").
 		add("vmTemplateName", a.Template, "").
-		add("olvmNetwork", newFlowMapping().add("networkName", a.Network, "").add("vnicProfileName", a.VNICProfile, ""), "").
+		add("olvmNetwork", newFlowMapping().add("networkName", a.Network, "").
+			add("vnicProfileName", a.VNICProfile, ""), "").
 		add("virtualMachine", newBlockMapping().
 			add("memory", memory, "").
 			add("cpu", newFlowMapping().add("topology", topology, ""), "").
