@@ -35,7 +35,7 @@ func newStartCommand(s streams) *cobra.Command {
 	var f startFlags
 	command := &cobra.Command{
 		Use:   "start FILE",
-		Short: "Make the cluster of a cluster file, from nothing to nodes that are ready",
+		Short: "Create the cluster of a cluster file, and wait until its nodes are ready",
 		Long: `start asks the engine whether all that the cluster file names is there, installs
 Cluster API and its providers into a management cluster without them, applies the manifests of
 the cluster file, waits for the control plane, writes its kubeconfig, installs add-ons, and waits
@@ -99,7 +99,7 @@ func (f *startFlags) addFlags(command *cobra.Command) {
 		"vm: let a temporary VM in the engine manage the cluster until it manages itself")
 	set.StringVar(&f.kubeconfigOut, "kubeconfig-out", "",
 		"file for the kubeconfig of the cluster (default ~/.kube/kubeconfig.NAME)")
-	set.BoolVar(&f.force, "force-conflicts", false, "take back fields that others have changed since, such as replicas")
+	set.BoolVar(&f.force, "force-conflicts", false, "overwrite fields changed by others, such as replicas")
 	f.output.addFlag(command, formatText)
 	set.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 }
@@ -151,7 +151,7 @@ func (f *startFlags) createCluster(ctx context.Context, s streams) error {
 
 	return f.output.printValue(s.out, created, func() error {
 		describe := created.Access.CommandLine("olvmctl", "describe", created.Name, "-n", file.Namespace())
-		_, err := fmt.Fprintf(s.out, "The cluster %s has %s. Look at it with:\n  %s\n  export KUBECONFIG=%s\n",
+		_, err := fmt.Fprintf(s.out, "The cluster %s has %s. To inspect it:\n  %s\n  export KUBECONFIG=%s\n",
 			created.Name, english.Plural(created.Nodes, "node", ""), describe, shellword.QuoteWord(created.Kubeconfig))
 
 		return err

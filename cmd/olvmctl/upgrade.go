@@ -27,7 +27,7 @@ func newUpgradeCommand(s streams) *cobra.Command {
 	var f upgradeFlags
 	command := &cobra.Command{
 		Use:   "upgrade CLUSTER -f FILE | --kubernetes-version VERSION | --vm-template NAME",
-		Short: "Roll a cluster out with another Kubernetes version or other VMs",
+		Short: "Change the Kubernetes version or the VMs of a cluster by a rollout",
 		Long: `upgrade takes the Kubernetes version and the VMs of a changed cluster file, or a
 version and the name of a VM template. It shows which machines a rollout replaces and why, asks, and
 does it: the control plane first, then the workers, each one followed until all of its machines are
@@ -57,9 +57,9 @@ Exit codes: 0 done, or nothing to do; 2 with --dry-run where something would cha
 	f.management.addTimeoutFlag(set)
 	set.StringVarP(&f.file.path, "filename", "f", "", "cluster file")
 	f.file.addFormatFlags(command)
-	set.StringVar(&f.version, "kubernetes-version", "", "version to upgrade to, such as v1.34.1; empty leaves it")
+	set.StringVar(&f.version, "kubernetes-version", "", "version to upgrade to, such as v1.34.1 (default: unchanged)")
 	set.StringVar(&f.vmTemplate, "vm-template", "",
-		"VM template of the new machines, on OCI the OCID of their image; empty leaves it")
+		"VM template of the new machines; on OCI the OCID of their image (default: unchanged)")
 	set.StringArrayVar(&f.images, "image", nil,
 		"on OCI ARCHITECTURE=FILE or ARCHITECTURE=REFERENCE: image to import for the version of the cluster file; "+
 			"can be repeated")
@@ -76,7 +76,7 @@ func (f *upgradeFlags) validate() error {
 		return errors.New("--filename: the cluster file has the version and the VM template; leave " +
 			"--kubernetes-version and --vm-template away")
 	case f.file.path == "" && f.version == "" && f.vmTemplate == "":
-		return errors.New("give a cluster file with -f, or --kubernetes-version, --vm-template or both")
+		return errors.New("specify a cluster file with -f, or --kubernetes-version, --vm-template or both")
 	case f.version == "":
 		return nil
 	}

@@ -319,7 +319,7 @@ func (a Allocation) FindConflict(held Held) string {
 		others := held.HoldersOn(nic.NetworkName)
 		for _, address := range a.Recorded[nic.VNICName] {
 			if holder := others[address]; holder != "" {
-				return fmt.Sprintf("%s has %s too", holder, address)
+				return fmt.Sprintf("%s also has %s", holder, address)
 			}
 		}
 	}
@@ -410,8 +410,8 @@ func (a Allocation) addFree(held Held, out Addresses) error {
 						Reason: infrav1.AddressRangeExhaustedReason,
 						Field:  nic.Guest.Field,
 						Message: fmt.Sprintf(
-							"all %s addresses of a range are taken; add addresses, delete "+
-								"machines or lower the replicas",
+							"all %s addresses of a range are in use; add addresses, delete machines or lower the "+
+								"replicas",
 							pool.Size(),
 						),
 					}

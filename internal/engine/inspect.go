@@ -37,14 +37,14 @@ func (c *Client) FetchAppearance(ctx context.Context) (Appearance, error) {
 
 	_ = response.Body.Close()
 	if response.TLS == nil || len(response.TLS.PeerCertificates) == 0 {
-		return Appearance{}, errors.New("the engine shows no certificate")
+		return Appearance{}, errors.New("the engine sent no certificate")
 	}
 
 	out := Appearance{CertificateEnds: response.TLS.PeerCertificates[0].NotAfter}
 
 	told, err := http.ParseTime(response.Header.Get("Date"))
 	if err != nil {
-		return out, fmt.Errorf("the engine does not tell its time: %w", err)
+		return out, fmt.Errorf("the engine's answer has no valid date: %w", err)
 	}
 
 	// The engine wrote the time of its answer between these two times, and truncated it to seconds.

@@ -149,7 +149,7 @@ func (d *waitForIPData) waitForAddress(
 					"The VM has no address",
 					"VM "+vmID.String()+" is "+string(
 						vm.Status,
-					)+": its guest reports nothing before a person has acted.",
+					)+": its guest reports no address until a user acts.",
 				)
 
 				return true, "", nil

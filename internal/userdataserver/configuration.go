@@ -115,7 +115,8 @@ func (s *Server) PublishConfiguration(
 
 	if len(configuration)+len(first) > bootstrap.MaxDeliveredData {
 		return Report{}, blocker.New(infrav1.InfraServiceFailureReason, "OLVMMachine "+machine.Name,
-			"its configuration has %d bytes, and can have %d; the Secrets that its service names are too large",
+			"its configuration has %d bytes, but can have at most %d; the Secrets that its service names are too "+
+				"large",
 			len(configuration), bootstrap.MaxDeliveredData-len(first))
 	}
 
@@ -196,7 +197,7 @@ func (s *Server) writeSecret(
 	}
 
 	if err != nil {
-		return fmt.Errorf("failed to keep the configuration of OLVMMachine %s: %w", machine.Name, err)
+		return fmt.Errorf("failed to store the configuration of OLVMMachine %s: %w", machine.Name, err)
 	}
 
 	return nil
@@ -270,7 +271,7 @@ func (s *Server) answerVM(w http.ResponseWriter, r *http.Request, known *metav1.
 	w.Header().Set("Content-Type", "application/x-tar")
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	if _, err := w.Write(data); err != nil {
-		return fmt.Errorf("failed to send it: %w", err)
+		return fmt.Errorf("failed to send the configuration: %w", err)
 	}
 
 	return nil

@@ -51,11 +51,11 @@ func (w *watcher) commandsOf(ctx context.Context, objects []client.Object) []Com
 		add("Follow what happens to it", "olvmctl", "logs", name, "--follow")
 
 		if w.mayBeReplaced(ctx, o, objects[1:]) {
-			add("Have it replaced; its VM and disks are deleted", "kubectl", "delete", kubectlName(o), name)
+			add("Replace it; this deletes its VM and disks", "kubectl", "delete", kubectlName(o), name)
 		}
 	case *infrav1.OLVMCluster:
 		if conditions.IsFalse(o, infrav1.ReadyCondition) {
-			add("Correct what its conditions name", "kubectl", "edit", kubectlName(o), name)
+			add("Correct the problems in its conditions", "kubectl", "edit", kubectlName(o), name)
 		}
 	}
 
@@ -70,11 +70,11 @@ func (w *watcher) commandsOf(ctx context.Context, objects []client.Object) []Com
 // addClusterCommands adds the commands of a Cluster.
 func (w *watcher) addClusterCommands(c *clusterv1.Cluster, add func(what string, words ...string)) {
 	if c.Spec.Paused != nil && *c.Spec.Paused {
-		add("Let it go on", "kubectl", "patch", kubectlName(c), c.Name, "--type", "merge", "-p",
+		add("Resume it", "kubectl", "patch", kubectlName(c), c.Name, "--type", "merge", "-p",
 			`{"spec":{"paused":false}}`)
 	}
 
-	add("See it in a terminal", "olvmctl", "describe", c.Name)
+	add("Show it in a terminal", "olvmctl", "describe", c.Name)
 
 	if conditions.IsTrue(c, clusterv1.ClusterControlPlaneInitializedCondition) {
 		add("Get its kubeconfig", "olvmctl", "get", "kubeconfig", c.Name)

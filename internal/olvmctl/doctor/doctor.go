@@ -125,7 +125,7 @@ func (e *examination) checkEngine(ctx context.Context, use preview.Use) bool {
 
 	if !supported {
 		e.addFinding(check, Warning, "use an engine of version 4.4 or later",
-			"%s has version %s, which was never tried", use.Host, product.Version)
+			"%s has version %s, which is untested", use.Host, product.Version)
 
 		return true
 	}
@@ -145,10 +145,10 @@ func (e *examination) checkCertificate(ctx context.Context, use preview.Use) {
 	switch left := time.Until(seen.CertificateEnds); {
 	case use.Config.Insecure:
 		e.addFinding("certificate", Warning, "name the CA in caConfigMap, or serverCA in a cluster file, and verify it",
-			"the engine's certificate is not verified: who is between could read the password")
+			"the engine's certificate is not verified: an attacker in between could read the password")
 	case left < certificateWarning:
 		e.addFinding("certificate", Warning, "renew it with engine-setup; where the CA changes, give the new one",
-			"the engine's certificate ends at %s", seen.CertificateEnds.UTC().Format(time.RFC3339))
+			"the engine's certificate expires at %s", seen.CertificateEnds.UTC().Format(time.RFC3339))
 	default:
 		e.addFinding(
 			"certificate", OK, "", "the engine's is good until %s", seen.CertificateEnds.UTC().Format(time.DateOnly),
@@ -164,7 +164,7 @@ func (e *examination) checkCertificate(ctx context.Context, use preview.Use) {
 			Warning,
 			"synchronise both with NTP: nodes take their time from hosts, and refuse certificates "+
 				"that are not valid yet",
-			"the engine's clock is %s apart from this machine's",
+			"the engine's clock differs from this machine's by %s",
 			seen.Ahead.Abs(),
 		)
 	default:
@@ -177,7 +177,7 @@ func (e *examination) checkRights(ctx context.Context, use preview.Use) {
 	const check, remedy = "rights", "compare with docs/operate/rights.md"
 	grants, err := use.Session.ListGrants(ctx)
 	if err != nil {
-		e.addFinding(check, Unknown, remedy, "what the user may do is not known: %v", err)
+		e.addFinding(check, Unknown, remedy, "cannot determine the rights of the user: %v", err)
 		return
 	}
 
@@ -322,7 +322,8 @@ func (e *examination) checkCapacity(ctx context.Context) {
 		for _, c := range capacities {
 			verdict, remedy := OK, ""
 			if c.DescribeShortage() != "" {
-				verdict, remedy = Warning, "ask for fewer or smaller machines, or add hosts: those that do not fit wait"
+				verdict, remedy = Warning, "request fewer or smaller machines, or add hosts; machines that do not "+
+					"fit will wait"
 			}
 
 			e.addFinding("capacity", verdict, remedy, "%s", c)

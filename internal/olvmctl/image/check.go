@@ -332,7 +332,7 @@ func (l *look) checkUserData() bool {
 			l.addFinding(check, doctor.Failed, "add ignition.platform.id=openstack to the arguments of the kernel",
 				"there is Ignition, and the boot loader does not say where it finds its configuration")
 		case platform[1] != "openstack":
-			l.addFinding(check, doctor.Failed, "make it anew: olvmctl image create --from FILE --out OTHER",
+			l.addFinding(check, doctor.Failed, "create it again: olvmctl image create --from FILE --out OTHER",
 				"Ignition looks for its configuration as on %s, and the engine has it on a config drive: openstack",
 				platform[1])
 		default:
@@ -353,7 +353,7 @@ func (l *look) checkUserData() bool {
 	case l.hasAny("/etc/cloud/cloud-init.disabled"):
 		l.addFinding(check, doctor.Failed, "remove /etc/cloud/cloud-init.disabled", "cloud-init is turned off")
 	case sources != nil && !slices.Contains(sources, "ConfigDrive"):
-		l.addFinding(check, doctor.Failed, "have ConfigDrive in datasource_list of /etc/cloud/cloud.cfg.d",
+		l.addFinding(check, doctor.Failed, "add ConfigDrive to datasource_list in /etc/cloud/cloud.cfg.d",
 			"cloud-init does not look at the config drive, on which the engine has the user data")
 	default:
 		l.addFinding(
@@ -381,7 +381,7 @@ func (l *look) checkKubernetes() {
 
 		switch {
 		case version == "":
-			l.addFinding(name, doctor.Unknown, "", "its version cannot be told without booting the image")
+			l.addFinding(name, doctor.Unknown, "", "cannot determine its version without booting the image")
 		case l.asked == "" || version == l.asked || strings.HasPrefix(version, l.asked+"."):
 			l.addFinding(name, doctor.OK, "", "version %s", version)
 		case minorOf(version) == minorOf(l.asked):
@@ -591,7 +591,7 @@ func (l *look) checkSwap() {
 		}
 
 		l.addFinding("swap", doctor.Warning, "remove it from /etc/fstab, or set failSwapOn: false for the kubelet",
-			"there is swap, with which the kubelet does not start by default")
+			"swap is enabled; by default, the kubelet does not start with swap")
 
 		return
 	}
@@ -616,7 +616,7 @@ func (l *look) checkUpdates(ignition bool) {
 
 	if len(on) > 0 {
 		l.addFinding("updates", doctor.Warning, "systemctl mask "+strings.Join(on, " "),
-			"%s updates or reboots nodes, which are not drained before", strings.Join(on, ", "))
+			"%s updates or reboots nodes without draining them", strings.Join(on, ", "))
 	}
 }
 
@@ -687,7 +687,8 @@ func (l *look) checkSELinux() {
 func (l *look) checkAgent() {
 	if l.findProgram("qemu-ga") == "" {
 		l.addFinding("agent", doctor.Warning, "install qemu-guest-agent",
-			"there is no guest agent: the engine learns no addresses, and machines with DHCP have none")
+			"there is no guest agent: the engine learns no addresses, so the addresses of machines with DHCP stay "+
+				"unknown")
 		return
 	}
 

@@ -195,7 +195,7 @@ func (r *reader) checkFields(k *types.Kustomization) error {
 		{"helmChartInflationGenerator", len(k.HelmChartInflationGenerator) > 0},
 	} {
 		if field.used {
-			return r.refuseEntry(field.name, "no Helm runs here; pipe the output of helm template into -f -")
+			return r.refuseEntry(field.name, "Helm is not supported; pipe the output of helm template to -f -")
 		}
 	}
 
@@ -209,8 +209,7 @@ func (r *reader) checkFields(k *types.Kustomization) error {
 		if field.used {
 			return r.refuseEntry(
 				field.name,
-				"no plugins run here; build the folder with kustomize, and pipe its output "+
-					"into -f -",
+				"plugins are not supported; build the folder with kustomize, and pipe its output to -f -",
 			)
 		}
 	}
@@ -290,7 +289,7 @@ func notLocal(entry string) string {
 
 	switch {
 	case strings.ContainsAny(entry, ":?"), strings.HasPrefix(lower, "github.com"):
-		return "nothing is fetched from another place; copy it into the repository"
+		return "remote resources are not supported; copy it into the repository"
 	case filepath.IsAbs(entry):
 		return "it is an absolute path; write it relative to the kustomization"
 	}

@@ -57,7 +57,7 @@ func (c *creation) vmSteps() []Step {
 
 	return []Step{
 		{
-			name:   "Making the bootstrap VM " + c.vm.Name(),
+			name:   "Creating the bootstrap VM " + c.vm.Name(),
 			needed: func() bool { return !c.vm.Asked },
 			run: func(ctx context.Context) error {
 				c.Display.PrintLine(
@@ -289,7 +289,7 @@ func (d *deletion) endMoveSteps() []Step {
 			run:  func(ctx context.Context) error { return d.moveOut(ctx, d.vm, d.management, d.own) },
 		},
 		Step{
-			name:  "Turning to the cluster itself",
+			name:  "Switching to the cluster itself",
 			quiet: true,
 			run: func(ctx context.Context) (err error) {
 				d.management = d.own

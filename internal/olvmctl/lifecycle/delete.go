@@ -118,7 +118,7 @@ func (d *deletion) allSteps() []Step {
 	)
 	out = append(out, d.findMovedSteps()...)
 	out = append(out,
-		Step{name: "Looking whether it manages itself", quiet: true, needed: d.exists, run: d.checkOwn},
+		Step{name: "Checking whether it manages itself", quiet: true, needed: d.exists, run: d.checkOwn},
 		Step{name: "Asking the user", quiet: true, asks: true, run: d.confirmDeletion},
 	)
 	out = append(out, d.endMoveSteps()...)
@@ -207,7 +207,7 @@ func (d *deletion) deleteSteps() []Step {
 	out := []Step{
 		{name: "Looking for the kubeconfig", quiet: true, needed: d.exists, run: d.findKubeconfig},
 		{name: "Looking for the credentials", quiet: true, needed: d.exists, run: d.findKept},
-		{name: "Noting how it is reached", quiet: true, needed: d.exists, run: d.storeKubeconfig},
+		{name: "Storing the connection to the cluster", quiet: true, needed: d.exists, run: d.storeKubeconfig},
 		{
 			name:   "Releasing what the cluster has made",
 			quiet:  true,
@@ -435,7 +435,7 @@ func (d *deletion) findMovedSteps() []Step {
 	})...)
 
 	return append(out, Step{
-		name:   "Looking whether it was found",
+		name:   "Checking whether it was found",
 		quiet:  true,
 		needed: func() bool { return d.missing != nil },
 		run:    func(context.Context) error { return d.missing },

@@ -107,7 +107,7 @@ func (u *upgrade) readFile(ctx context.Context) (goOn bool, err error) {
 
 	switch {
 	case u.File.Name != u.Name:
-		return false, fmt.Errorf("%s: name: it is of cluster %s, not of %s", u.File.Path, u.File.Name, u.Name)
+		return false, fmt.Errorf("%s: name: the file is for cluster %s, not for %s", u.File.Path, u.File.Name, u.Name)
 	case kind != "" && kind != u.Provider.Components().ClusterKind:
 		return false, fmt.Errorf("%s: provider: %s is a cluster of %s", u.File.Path, u.Name, kind)
 	case !u.File.UsesTerraform():
@@ -230,14 +230,15 @@ func (o *owner) imageWarning(version string) string {
 		return ""
 	}
 
-	const remedy = "; without it, new machines do not become nodes (OtherKubelet), and the version can be taken back"
+	const remedy = "; otherwise new machines do not become nodes (OtherKubelet), and you can still revert the version"
 
 	to, err := semver.ParseTolerant(version)
 	named := minorInName.FindStringSubmatch(o.image)
 
 	switch {
 	case err == nil && named != nil && named[1] != strconv.FormatUint(to.Minor, 10):
-		return fmt.Sprintf("warning: %s: by its name, %s does not have Kubernetes %s%s", o.name, o.image, version,
+		return fmt.Sprintf("warning: %s: judging by its name, %s does not have Kubernetes "+
+			"%s%s", o.name, o.image, version,
 			remedy)
 	case o.keptImage:
 		return fmt.Sprintf("warning: %s keeps %s, which has to have Kubernetes %s%s", o.name, o.image, version, remedy)
@@ -368,7 +369,7 @@ func (u *upgrade) askEngine(ctx context.Context, manifests *preview.Manifests, m
 
 	var unreachable *engine.UnreachableError
 	if errors.As(err, &unreachable) {
-		u.Display.PrintLine("the engine is not asked: %v", err)
+		u.Display.PrintLine("not checking the engine: %v", err)
 		return nil
 	}
 

@@ -96,7 +96,7 @@ func (c *Cluster) listKinds(ctx context.Context, version schema.GroupVersion) ([
 
 	var list metav1.APIResourceList
 	if err := json.Unmarshal(answer, &list); err != nil {
-		return nil, fmt.Errorf("it is no Kubernetes API server: %w", err)
+		return nil, fmt.Errorf("it is not a Kubernetes API server: %w", err)
 	}
 
 	var out []string
@@ -150,7 +150,7 @@ func escapePercent(text string) string { return strings.ReplaceAll(text, "%", "%
 
 func (c *Cluster) reachRemedy() string {
 	if c.Kubeconfig == LocalOfUser().Kubeconfig() {
-		return "see olvmctl local status, and start it anew with olvmctl local stop and olvmctl local start"
+		return "run olvmctl local status, and restart it with olvmctl local stop and olvmctl local start"
 	}
 
 	return "check that it runs and that this machine reaches it, or give another one with --kubeconfig or --context"
