@@ -1,6 +1,7 @@
 package planinput
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -9,8 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ControlPlane is a control plane of another provider whose machines belong to this provider. A Cluster in the
-// management cluster refers to it.
+// controlPlaneGroup is the API group of all control planes.
+const controlPlaneGroup = "controlplane.cluster.x-k8s.io"
+
+// ControlPlane is one of another provider with machines of this one, as its Cluster in the management cluster names it.
 type ControlPlane struct {
 	Kind, Namespace, Name string
 	// Written is nil if the manifests lack it, and Live if there is none, or if it could not be read, for the reason in
@@ -32,17 +35,18 @@ func (m *Input) addControlPlanes(ctx context.Context, c client.Reader) error {
 			continue
 		}
 
-		infra, _, _ := unstructured.NestedString(live.Object, "spec", "infrastructureRef", "kind")
-		kind, _, _ := unstructured.NestedString(live.Object, "spec", "controlPlaneRef", "kind")
-		name, _, _ := unstructured.NestedString(live.Object, "spec", "controlPlaneRef", "name")
+		infra, ref := ReferenceAt(live, "spec", "infrastructureRef"), ReferenceAt(live, "spec", "controlPlaneRef")
+		group := cmp.Or(ref.Group, controlPlaneGroup)
 
-		if infra != "OLVMCluster" || kind == "" || kind == "KubeadmControlPlane" {
+		if !infra.IsOf("OLVMCluster") || ref.Kind == "" ||
+			ref.Kind == "KubeadmControlPlane" && group == controlPlaneGroup {
 			continue
 		}
 
-		found := ControlPlane{Kind: kind, Namespace: live.GetNamespace(), Name: name}
+		found := ControlPlane{Kind: ref.Kind, Namespace: live.GetNamespace(), Name: ref.Name}
 		for _, object := range m.passedOver {
-			if object.GetKind() == kind && object.GetName() == name && object.GetNamespace() == found.Namespace {
+			if object.GroupVersionKind().Group == group && object.GetKind() == ref.Kind &&
+				object.GetName() == ref.Name && object.GetNamespace() == found.Namespace {
 				found.Written = object
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
@@ -67,7 +68,9 @@ type Input struct {
 	// other providers.
 	passedOver    []*unstructured.Unstructured
 	controlPlanes []ControlPlane
-	// pruning describes the deletions in the management cluster.
+	// healthChecks are MachineHealthChecks of the manifests for running Clusters.
+	healthChecks []ClassPart
+	// pruning is what would be deleted of the management cluster.
 	pruning pruning
 	// count is the number of objects read, of all kinds.
 	count int
@@ -94,7 +97,8 @@ func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Input, 
 		}
 	}
 
-	if err := errors.Join(checkKinds(objects), checkFields(objects), checkOnce(objects)); err != nil {
+	if err := errors.Join(checkKinds(objects), checkFields(objects), checkAnnotations(objects),
+		checkOnce(objects)); err != nil {
 		return nil, err
 	}
 
@@ -270,8 +274,34 @@ func decodeStrict[T any](
 // KubeadmConfigKey identifies a KubeadmConfig or a KubeadmConfigTemplate.
 type KubeadmConfigKey struct{ Kind, Namespace, Name string }
 
-// Reference names an object in the same namespace.
-type Reference struct{ Kind, Name string }
+// Reference names an object in the namespace of another.
+type Reference struct{ Group, Kind, Name string }
+
+// IsOf reports whether a reference names a kind of this provider. An API server refuses references without a group.
+func (r Reference) IsOf(kind string) bool {
+	return r.Kind == kind && (r.Group == "" || r.Group == api.Group)
+}
+
+// ReferenceAt reads a reference of v1beta2 or v1beta1; empty for none.
+func ReferenceAt(object *unstructured.Unstructured, path ...string) Reference {
+	fields, _, _ := unstructured.NestedMap(object.Object, path...)
+	text := func(field string) string {
+		value, _ := fields[field].(string)
+
+		return value
+	}
+
+	group := text("apiGroup")
+	if version, found := fields["apiVersion"].(string); found && (group == "" || isV1Beta1(object)) {
+		group = schema.FromAPIVersionAndKind(version, "").Group
+	}
+
+	return Reference{Group: group, Kind: text("kind"), Name: text("name")}
+}
+
+func isV1Beta1(object *unstructured.Unstructured) bool {
+	return object.GroupVersionKind().Version == "v1beta1"
+}
 
 // MachineRefs returns the name of the cluster and the infrastructure reference of an owner, in v1beta2 or v1beta1.
 func MachineRefs(owner *unstructured.Unstructured) (clusterName string, ref Reference) {
@@ -280,8 +310,8 @@ func MachineRefs(owner *unstructured.Unstructured) (clusterName string, ref Refe
 		{"spec", "infrastructureRef"}, {"spec", "template", "spec", "infrastructureRef"},
 		{"spec", "machineTemplate", "spec", "infrastructureRef"}, {"spec", "machineTemplate", "infrastructureRef"},
 	} {
-		if fields, found, _ := unstructured.NestedStringMap(owner.Object, path...); found {
-			return clusterName, Reference{Kind: fields["kind"], Name: fields["name"]}
+		if _, found, _ := unstructured.NestedMap(owner.Object, path...); found {
+			return clusterName, ReferenceAt(owner, path...)
 		}
 	}
 

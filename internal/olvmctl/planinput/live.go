@@ -97,6 +97,10 @@ func (m *Input) AddLive(ctx context.Context, c client.Reader, namespace string) 
 		return err
 	}
 
+	if err := m.addHealthChecks(ctx, c); err != nil {
+		return err
+	}
+
 	return m.addClasses(ctx, c)
 }
 
@@ -186,6 +190,13 @@ func (m *Input) manifestNamespaces() []string {
 
 	for _, list := range [][]*unstructured.Unstructured{m.Clusters, m.Owners} {
 		for _, object := range list {
+			note(object.GetNamespace())
+		}
+	}
+
+	for _, object := range m.passedOver {
+		kind := object.GroupVersionKind()
+		if kind.Group == controlPlaneGroup || isHealthCheck(kind) {
 			note(object.GetNamespace())
 		}
 	}

@@ -54,6 +54,7 @@ func TestTheRoleOfAPlanReadsAllThatAPlanReads(t *testing.T) {
 
 	for _, resource := range []string{"/secrets", "/configmaps", "/namespaces",
 		"infrastructure.cluster.x-k8s.io/olvmclusteridentities", "cluster.x-k8s.io/clusterclasses",
+		"cluster.x-k8s.io/machinehealthchecks",
 		"bootstrap.cluster.x-k8s.io/kubeadmconfigtemplates", "controlplane.cluster.x-k8s.io/kubeadmcontrolplanetemplates",
 		"infrastructure.cluster.x-k8s.io/olvmclustertemplates", "apiextensions.k8s.io/customresourcedefinitions"} {
 		check.Equal(t, resource+" can be read", slices.Contains(granted[resource], "get"), true)
@@ -63,13 +64,19 @@ func TestTheRoleOfAPlanReadsAllThatAPlanReads(t *testing.T) {
 	for group, kinds := range map[string][]string{
 		"controlplane": {"RKE2ControlPlane", "RKE2ControlPlaneTemplate", "KamajiControlPlane", "KamajiControlPlaneTemplate",
 			"K0sControlPlane", "K0sControlPlaneTemplate", "K0smotronControlPlane", "K0smotronControlPlaneTemplate",
-			"KThreesControlPlane", "KThreesControlPlaneTemplate", "TalosControlPlane"},
-		"bootstrap": {"RKE2ConfigTemplate", "K0sWorkerConfigTemplate", "KThreesConfigTemplate", "TalosConfigTemplate"},
+			"KThreesControlPlane", "KThreesControlPlaneTemplate"},
+		"bootstrap": {"RKE2ConfigTemplate", "K0sWorkerConfigTemplate", "KThreesConfigTemplate"},
 	} {
 		for _, kind := range kinds {
 			resource := group + ".cluster.x-k8s.io/" + strings.ToLower(kind) + "s"
 			check.Equal(t, resource+" can be read", slices.Contains(granted[resource], "get"), true)
 		}
+	}
+
+	// With generateType: none, their data is the whole configuration of a machine, with its token and the key of the CA.
+	for _, resource := range []string{"controlplane.cluster.x-k8s.io/taloscontrolplanes",
+		"bootstrap.cluster.x-k8s.io/talosconfigtemplates"} {
+		check.Length(t, resource+" may have secrets", granted[resource], 0)
 	}
 
 	// The configurations of machines have the tokens by which they join.

@@ -55,12 +55,12 @@ func (m *Manifests) rolloutDifferences(owner *unstructured.Unstructured, spec in
 
 // compareKubeadm compares the kubeadm settings of control planes.
 func (c *comparison) compareKubeadm(owner, live *unstructured.Unstructured, owned ownership) {
-	const path = "spec.kubeadmConfigSpec"
+	const path = kubeadmPath
 
-	asked, found, _ := unstructured.NestedMap(owner.Object, strings.Split(path, ".")...)
+	asked, _, _ := unstructured.NestedMap(owner.Object, strings.Split(path, ".")...)
 	there, _, _ := unstructured.NestedMap(live.Object, strings.Split(path, ".")...)
 
-	if !found {
+	if owner.GetKind() != "KubeadmControlPlane" {
 		return
 	}
 

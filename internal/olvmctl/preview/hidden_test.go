@@ -51,6 +51,10 @@ func TestAPullRequestHidesNoDestroyedMachine(t *testing.T) {
 			"name: demo-md-0\n", "name: demo-md-1\n") + infra("demo-md-0-a"), planreport.Summary{Create: 2}, ""},
 		"a template of another provider": {none(t, "replicas: 0", "replicas: 2", "kind: OLVMMachineTemplate\n        name: demo-md-0",
 			"kind: DockerMachineTemplate\n        name: demo-md-0"), planreport.Summary{Replace: 2}, ""},
+		"a template of another group": {none(t, "replicas: 0", "replicas: 2", "infrastructure.cluster.x-k8s.io\n        kind: OLVMMachineTemplate\n        name: demo-md-0",
+			"example.com\n        kind: OLVMMachineTemplate\n        name: demo-md-0"), planreport.Summary{Replace: 2}, ""},
+		"a cluster of another group": {none(t, "infrastructure.cluster.x-k8s.io\n    kind: OLVMCluster\n    name: demo",
+			"example.com\n    kind: OLVMCluster\n    name: demo"), planreport.Summary{}, "a cluster cannot change its provider"},
 		"a cluster of another provider": {none(t, "kind: OLVMCluster\n    name: demo", "kind: DockerCluster\n    name: demo"),
 			planreport.Summary{}, "a cluster cannot change its provider"},
 	} {
@@ -121,6 +125,8 @@ func TestAPullRequestHidesNoRolloutBehindAnotherAPIVersion(t *testing.T) {
 			)
 		}
 	}
+	_, kubeadm, _ := strings.Cut(fixture.SampleManifests(t), "  kubeadmConfigSpec:\n")
+	kubeadm, _, _ = strings.Cut("  kubeadmConfigSpec:\n"+kubeadm, "\n---\n")
 	older := func(kind string) string { return strings.Replace(kind, "v1beta2", "v1beta1", 1) }
 
 	for name, test := range map[string]struct {
@@ -131,6 +137,8 @@ func TestAPullRequestHidesNoRolloutBehindAnotherAPIVersion(t *testing.T) {
 	}{
 		"nothing":                      {changes: []string{controlPlane, older(controlPlane), workers, older(workers)}},
 		"a field for kubeadm":          {[]string{controlPlane, older(controlPlane), "127.0.0.1]", "127.0.0.2]"}, false, 1, "certSANs", "certSANs"},
+		"all for kubeadm is gone":      {[]string{controlPlane, older(controlPlane), kubeadm, ""}, false, 1, "spec.kubeadmConfigSpec", ""},
+		"another group of it":          {[]string{workers, older(workers), "bootstrap.cluster.x-k8s.io\n          kind: KubeadmConfigTemplate", "example.com\n          kind: KubeadmConfigTemplate"}, false, 2, "configRef.group", ""},
 		"a field for kubeadm is gone":  {[]string{controlPlane, older(controlPlane), "        certSANs: [localhost, 127.0.0.1]", "        {}"}, false, 1, "certSANs", ""},
 		"another bootstrap template":   {[]string{workers, older(workers), "KubeadmConfigTemplate\n          name: demo-md-0", "KubeadmConfigTemplate\n          name: demo-md-1"}, false, 2, "configRef.name", ""},
 		"another kind of it":           {[]string{workers, older(workers), "kind: KubeadmConfigTemplate\n          name", "kind: RKE2ConfigTemplate\n          name"}, false, 2, "configRef.kind", ""},
@@ -223,6 +231,123 @@ func TestAPullRequestHidesNothingBehindAnotherControlPlane(t *testing.T) {
 
 			_, _, err = m.Expand()
 			check.Error(t, err, test.want)
+		})
+	}
+}
+
+// TestAPullRequestGivesNoOrdersByAnnotation has annotations that Cluster API follows, wherever it reads them.
+func TestAPullRequestGivesNoOrdersByAnnotation(t *testing.T) {
+	const (
+		controlPlane = "kind: KubeadmControlPlane\nmetadata:\n"
+		workers      = "kind: MachineDeployment\nmetadata:\n"
+		restored     = "  annotations: {cluster.x-k8s.io/conversion-data: '{\"spec\":{}}'}\n"
+		marked       = "annotations: {cluster.x-k8s.io/remediate-machine: ''}"
+		machine      = "\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Machine\nmetadata: {name: demo-md-0-a, namespace: default, " +
+			marked + "}\nspec: {clusterName: demo, bootstrap: {dataSecretName: a}, infrastructureRef: {apiGroup: " +
+			"infrastructure.cluster.x-k8s.io, kind: OLVMMachine, name: demo-md-0-a}}\n"
+		older = "\n---\napiVersion: controlplane.cluster.x-k8s.io/v1beta1\nkind: RKE2ControlPlane\nmetadata:\n  name: a\n"
+	)
+
+	for name, test := range map[string]struct {
+		manifests string
+		want      string
+	}{
+		"nothing":                  {fixture.SampleManifests(t), ""},
+		"another annotation":       {fixture.SampleManifests(t, controlPlane, controlPlane+"  annotations: {a: b}\n"), ""},
+		"fields for a conversion":  {fixture.SampleManifests(t, controlPlane, controlPlane+restored), "cluster.x-k8s.io/conversion-data is Cluster API's own; remove it"},
+		"fields of workers":        {fixture.SampleManifests(t, workers, workers+restored), "cluster.x-k8s.io/conversion-data is Cluster API's own; remove it"},
+		"fields of another's kind": {fixture.SampleManifests(t) + older + restored, "cluster.x-k8s.io/conversion-data is Cluster API's own; remove it"},
+		"a Machine to destroy":     {fixture.SampleManifests(t) + machine, "cluster.x-k8s.io/remediate-machine has a MachineHealthCheck destroy machines"},
+		"all workers": {fixture.SampleManifests(t, "  template:\n    spec:\n      clusterName", "  template:\n    metadata: {"+marked+"}\n    spec:\n      clusterName"),
+			"spec.template.metadata.annotations: cluster.x-k8s.io/remediate-machine"},
+		"all control planes": {fixture.SampleManifests(t, "  machineTemplate:\n", "  machineTemplate:\n    metadata: {"+marked+"}\n"),
+			"spec.machineTemplate.metadata.annotations: cluster.x-k8s.io/remediate-machine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := load([]string{"-"}, strings.NewReader(test.manifests))
+			check.Error(t, err, test.want)
+		})
+	}
+}
+
+// TestAChangedControlPlaneIsReadInANamespaceOfItsOwn has nothing else of its namespace in the manifests.
+func TestAChangedControlPlaneIsReadInANamespaceOfItsOwn(t *testing.T) {
+	const cluster = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {name: prod, namespace: prod}\nspec: " +
+		"{infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: OLVMCluster, name: prod}, " +
+		"controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: RKE2ControlPlane, name: prod}}\n"
+	const live = "apiVersion: controlplane.cluster.x-k8s.io/v1beta1\nkind: RKE2ControlPlane\n" +
+		"metadata: {name: prod, namespace: prod}\nspec: {replicas: 3}\n"
+
+	for name, test := range map[string]struct{ written, want string }{
+		"nothing changes": {live, ""},
+		"fewer machines":  {strings.Replace(live, "replicas: 3", "replicas: 1", 1), "RKE2ControlPlane prod/prod: spec.replicas changes"},
+		"another group":   {strings.Replace(live, "controlplane.cluster", "controlplane.example", 1), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			management := fixture.NewManagement(t)
+
+			for _, text := range []string{cluster, live} {
+				object := &unstructured.Unstructured{}
+				check.Error(t, yaml.Unmarshal([]byte(text), &object.Object), "")
+				check.Error(t, management.Create(t.Context(), object), "")
+			}
+
+			m, err := load([]string{"-"}, strings.NewReader(fixture.SampleManifests(t)+"\n---\n"+test.written))
+			check.Error(t, err, "")
+			check.Error(t, m.AddLive(t.Context(), management, ""), "")
+
+			_, err = m.ReportOn(t.Context(), Request{Offline: true})
+			check.Error(t, err, test.want)
+		})
+	}
+}
+
+// TestAMachineHealthCheckIsNamed has one for a running Cluster: which machines it finds unhealthy is decided later.
+func TestAMachineHealthCheckIsNamed(t *testing.T) {
+	const live = "apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineHealthCheck\nmetadata: {name: workers, namespace: default}\n" +
+		"spec: {clusterName: demo, selector: {matchLabels: {a: b}}, checks: {unhealthyNodeConditions: [{type: Ready, status: " +
+		"Unknown, timeoutSeconds: 300}], nodeStartupTimeoutSeconds: 600}}\n"
+
+	for name, test := range map[string]struct {
+		pairs      []string
+		unreadable string
+		isNew      bool
+		want       string
+	}{
+		"nothing changes":       {},
+		"a default is not set":  {pairs: []string{", nodeStartupTimeoutSeconds: 600", ""}},
+		"it is new":             {isNew: true, want: "MachineHealthCheck default/workers: it is new"},
+		"all are unhealthy":     {pairs: []string{"Unknown", "'True'"}, want: "unhealthyNodeConditions"},
+		"it covers more":        {pairs: []string{"{a: b}", "{}"}, want: "spec.selector.matchLabels"},
+		"of a Cluster to come":  {pairs: []string{"clusterName: demo", "clusterName: other"}},
+		"it may not be read":    {unreadable: "MachineHealthCheck", want: "get machinehealthchecks.cluster.x-k8s.io"},
+		"alone in the manifest": {pairs: []string{"Unknown", "'True'"}, unreadable: "alone", want: "unhealthyNodeConditions"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			management := fixture.NewManagement(t)
+
+			if !test.isNew {
+				object := &unstructured.Unstructured{}
+				check.Error(t, yaml.Unmarshal([]byte(live), &object.Object), "")
+				check.Error(t, management.Create(t.Context(), object), "")
+			}
+
+			written := strings.NewReplacer(test.pairs...).Replace(live)
+			if test.unreadable != "alone" {
+				written = fixture.SampleManifests(t) + "\n---\n" + written
+			}
+
+			m, err := load([]string{"-"}, strings.NewReader(written))
+			check.Error(t, err, "")
+			check.Error(t, m.AddLive(t.Context(), unreadable{management, test.unreadable}, ""), "")
+
+			report, err := m.ReportOn(t.Context(), Request{Offline: true})
+			check.Error(t, err, "")
+
+			for output, text := range outputs(t, report) {
+				check.Contains(t, output, text, test.want)
+				check.Equal(t, output+" has a note", strings.Contains(text, "it finds unhealthy"), test.want != "")
+			}
 		})
 	}
 }

@@ -197,12 +197,12 @@ func (m *Manifests) machinesOf(
 	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.Name}
 
 	switch {
-	case owner.GetKind() == "Machine" && ref.Kind == "OLVMMachine":
+	case owner.GetKind() == "Machine" && ref.IsOf("OLVMMachine"):
 		machine, err := m.liveMachine(owner, base, key)
 		machine.Replaced = replaced[types.NamespacedName{Namespace: owner.GetNamespace(), Name: owner.GetName()}]
 
 		return []Machine{machine}, nil, err
-	case owner.GetKind() != "Machine" && ref.Kind == "OLVMMachineTemplate":
+	case owner.GetKind() != "Machine" && ref.IsOf("OLVMMachineTemplate"):
 		return m.replicasOf(owner, base, key, replaced)
 	}
 
@@ -453,8 +453,7 @@ func (m *Manifests) checkProvider(cluster *unstructured.Unstructured) error {
 		return nil
 	}
 
-	kind, _, _ := unstructured.NestedString(live.Object, "spec", "infrastructureRef", "kind")
-	if kind != "OLVMCluster" {
+	if !planinput.ReferenceAt(live, "spec", "infrastructureRef").IsOf("OLVMCluster") {
 		return nil
 	}
 
@@ -469,18 +468,17 @@ func (m *Manifests) olvmClusterOf(namespace, name string) (*infrav1.OLVMCluster,
 			continue
 		}
 
-		kind, _, _ := unstructured.NestedString(cluster.Object, "spec", "infrastructureRef", "kind")
-		ref, _, _ := unstructured.NestedString(cluster.Object, "spec", "infrastructureRef", "name")
-		if kind != "OLVMCluster" {
+		ref := planinput.ReferenceAt(cluster, "spec", "infrastructureRef")
+		if !ref.IsOf("OLVMCluster") {
 			return nil, m.checkProvider(cluster)
 		}
 
-		if found := m.OLVMClusters[types.NamespacedName{Namespace: namespace, Name: ref}]; found != nil {
+		if found := m.OLVMClusters[types.NamespacedName{Namespace: namespace, Name: ref.Name}]; found != nil {
 			return found, nil
 		}
 
-		return nil, fmt.Errorf("OLVMCluster %s/%s, to which Cluster %s refers, is not in the manifests", namespace, ref,
-			name)
+		return nil, fmt.Errorf("OLVMCluster %s/%s, to which Cluster %s refers, is not in the manifests", namespace,
+			ref.Name, name)
 	}
 
 	return nil, fmt.Errorf("the manifests have no Cluster %s/%s", namespace, name)

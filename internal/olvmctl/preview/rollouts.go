@@ -8,6 +8,7 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -32,7 +33,8 @@ func (m *Manifests) findOutdated(owner *unstructured.Unstructured) map[string]st
 			continue
 		}
 
-		reason := cmp.Or(m.changeFor(owner, machine), common, rolloutReason(owner, machine))
+		reason := cmp.Or(m.changeFor(owner, machine), common, rolloutReason(owner, machine),
+			expiryReason(owner, machine))
 
 		switch {
 		case reason == "":
@@ -51,9 +53,12 @@ func (m *Manifests) findOutdated(owner *unstructured.Unstructured) map[string]st
 	return out
 }
 
-// rolloutPaths lists the fields of an owner whose change replaces all its machines.
+// kubeadmPath is the field of a control plane with the settings of kubeadm.
+const kubeadmPath = "spec.kubeadmConfigSpec"
+
+// rolloutPaths lists the fields of an owner rolling out all its machines on a change.
 var rolloutPaths = []string{
-	"spec.kubeadmConfigSpec", "spec.template.spec.bootstrap", "spec.template.spec.failureDomain",
+	kubeadmPath, "spec.template.spec.bootstrap", "spec.template.spec.failureDomain",
 }
 
 // changeForAll returns the change that replaces all machines of an owner, or "". A field missing from the manifest is
@@ -66,8 +71,14 @@ func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string 
 
 	asked, there, owned := rolloutFields(owner), rolloutFields(live), m.ownershipOf(live)
 	for _, path := range rolloutPaths {
-		if _, isAsked := asked[path].(map[string]any); !isAsked && strings.HasSuffix(path, "kubeadmConfigSpec") {
-			continue // not a control plane
+		if path == kubeadmPath && owner.GetKind() != "KubeadmControlPlane" {
+			continue
+		}
+
+		for _, fields := range []map[string]any{asked, there} {
+			if path == kubeadmPath && fields[path] == nil {
+				fields[path] = map[string]any{} // a manifest without the field removes all of it
+			}
 		}
 
 		has, wants := there[path], asked[path]
@@ -113,11 +124,11 @@ func rolloutFields(owner *unstructured.Unstructured) map[string]any {
 	}
 
 	if bootstrap, ok := out["spec.template.spec.bootstrap"].(map[string]any); ok {
-		kind, _, _ := unstructured.NestedString(bootstrap, "configRef", "kind")
-		ref, _, _ := unstructured.NestedString(bootstrap, "configRef", "name")
+		ref := planinput.ReferenceAt(spec, "spec", "template", "spec", "bootstrap", "configRef")
 		secret, _, _ := unstructured.NestedString(bootstrap, "dataSecretName")
 		out["spec.template.spec.bootstrap"] = map[string]any{
-			"configRef": map[string]any{"kind": kind, "name": ref}, "dataSecretName": secret,
+			"configRef":      map[string]any{"group": ref.Group, "kind": ref.Kind, "name": ref.Name},
+			"dataSecretName": secret,
 		}
 	}
 
@@ -147,8 +158,9 @@ func (m *Manifests) changeFor(owner, machine *unstructured.Unstructured) string 
 	}
 
 	from := infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
-	if template.Kind != "" && template.Kind != "OLVMMachineTemplate" {
-		return fmt.Sprintf("its template becomes %s %s, which is not of this provider", template.Kind, template.Name)
+	if template.Kind != "" && !template.IsOf("OLVMMachineTemplate") {
+		return fmt.Sprintf("its template becomes %s %s, which is not of this provider",
+			schema.GroupKind{Group: template.Group, Kind: template.Kind}, template.Name)
 	}
 
 	if from == "" || template.Name == "" || from == template.Name {
@@ -168,7 +180,33 @@ func rolloutReason(owner, machine *unstructured.Unstructured) string {
 	return "spec.rollout.after " + after.UTC().Format(time.RFC3339) + " has passed"
 }
 
-// rolloutAfter returns the time at which an owner replaces all older machines, or the zero time.
+// expiryReason returns a reason if a machine's certificates end within the days of its control plane; empty if not.
+func expiryReason(owner, machine *unstructured.Unstructured) string {
+	if owner.GetKind() != "KubeadmControlPlane" {
+		return ""
+	}
+
+	text, _, _ := unstructured.NestedString(machine.Object, "status", "certificatesExpiryDate")
+
+	ends, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return ""
+	}
+
+	for _, field := range []string{"rollout.before", "rolloutBefore"} {
+		path := append(strings.Split("spec."+field, "."), "certificatesExpiryDays")
+		days, found, _ := unstructured.NestedInt64(owner.Object, path...)
+
+		// A Duration has no more than 106,751 days.
+		if found && days > 0 && (days > 100_000 || time.Now().Add(time.Duration(days)*24*time.Hour).After(ends)) {
+			return fmt.Sprintf("its certificates end within %d days (spec.%s)", days, field)
+		}
+	}
+
+	return ""
+}
+
+// rolloutAfter returns the time of an owner for replacing all older machines; zero for none.
 func rolloutAfter(owner *unstructured.Unstructured) time.Time {
 	for _, path := range [][]string{{"spec", "rollout", "after"}, {"spec", "rolloutAfter"}} {
 		text, _, _ := unstructured.NestedString(owner.Object, path...)
@@ -286,6 +324,13 @@ func (m *Manifests) noteWaiting() {
 		}
 	}
 
+	for _, part := range m.HealthChecks() {
+		if found := changeOfHealthCheck(part); found != "" {
+			m.addNote(fmt.Sprintf("%s: %s: Cluster API destroys machines of Cluster %s/%s that it finds unhealthy, which "+
+				"cannot be seen in the manifests", ownerName(part.Written), found, part.Written.GetNamespace(), part.Cluster))
+		}
+	}
+
 	for _, owner := range m.Owners {
 		if owner.GetKind() == "Machine" {
 			continue
@@ -302,7 +347,41 @@ func (m *Manifests) noteWaiting() {
 	}
 }
 
-// isPaused reports whether an object is paused in the manifests or, if they do not set this, in the management cluster.
+// changeOfHealthCheck returns the change of a MachineHealthCheck, or "" for none.
+func changeOfHealthCheck(part planinput.ClassPart) string {
+	switch {
+	case part.Unread != "":
+		return part.Unread + ", so that it may change"
+	case part.Live == nil:
+		return "it is new"
+	}
+
+	wants, has := timedSpec(part.Written), timedSpec(part.Live)
+
+	found := cmp.Or(planinput.FirstDifference(wants, has, "spec"), planinput.FirstDifference(has, wants, "spec"))
+	if found == "" {
+		return ""
+	}
+
+	return found + " changes"
+}
+
+// timedSpec is the specification of a MachineHealthCheck with Cluster API's default, in v1beta2 or v1beta1.
+func timedSpec(check *unstructured.Unstructured) any {
+	path, standard := []string{"spec", "checks", "nodeStartupTimeoutSeconds"}, any(int64(600))
+	if check.GroupVersionKind().Version == "v1beta1" {
+		path, standard = []string{"spec", "nodeStartupTimeout"}, "10m0s"
+	}
+
+	out := check.DeepCopy()
+	if _, found, _ := unstructured.NestedFieldNoCopy(out.Object, path...); !found {
+		_ = unstructured.SetNestedField(out.Object, standard, path...) // a parent of another type differs anyway
+	}
+
+	return out.Object["spec"]
+}
+
+// isPaused reports whether an object is paused: according to its manifest, or else to the management cluster.
 func (m *Manifests) isPaused(object *unstructured.Unstructured) bool {
 	for _, one := range []*unstructured.Unstructured{object, m.LiveOf(object)} {
 		if one == nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -17,6 +18,11 @@ import (
 // shows them.
 func TestAPlanSeesWhatElseRollsMachinesOut(t *testing.T) {
 	const rollout, workers = "\n  rollout:\n", "spec:\n  clusterName: demo\n  replicas: 2\n"
+
+	certified := func(o *unstructured.Unstructured) {
+		ends := time.Now().AddDate(1, 0, 0).UTC().Format(time.RFC3339)
+		check.Error(t, unstructured.SetNestedField(o.Object, ends, "status", "certificatesExpiryDate"), "")
+	}
 
 	for name, test := range map[string]struct {
 		from, to string
@@ -42,6 +48,9 @@ func TestAPlanSeesWhatElseRollsMachinesOut(t *testing.T) {
 					map[string]any{"type": "OwnerRemediated", "status": "False"}}}
 			}
 		}, planreport.Summary{Replace: 1}, "a MachineHealthCheck has found it unhealthy"},
+		"certificates end soon": {"certificatesExpiryDays: 21", "certificatesExpiryDays: 3650", certified, planreport.Summary{Replace: 1},
+			"its certificates end within 3650 days (spec.rollout.before)"},
+		"certificates end later": {"certificatesExpiryDays: 21", "certificatesExpiryDays: 30", certified, planreport.Summary{}, ""},
 		"a machine is outdated, and stays until it is deleted": {workers, "spec:\n  clusterName: demo\n  replicas: 2\n" +
 			"  rollout: {after: '2026-02-01T00:00:00Z', strategy: {type: OnDelete}}\n", nil, planreport.Summary{},
 			"2 outdated machines are replaced only when you delete them"},
@@ -74,7 +83,34 @@ func TestAPlanSeesWhatElseRollsMachinesOut(t *testing.T) {
 	}
 }
 
-// TestUnhealthyMachinesGoFirst scales from three workers to one.
+// TestBothVersionsSayWhenCertificatesEnd has the field of v1beta1, too.
+func TestBothVersionsSayWhenCertificatesEnd(t *testing.T) {
+	machine := &unstructured.Unstructured{Object: map[string]any{
+		"status": map[string]any{"certificatesExpiryDate": time.Now().AddDate(0, 0, 30).UTC().Format(time.RFC3339)},
+	}}
+
+	for name, test := range map[string]struct {
+		kind, path string
+		days       int64
+		want       string
+	}{
+		"soon":              {"KubeadmControlPlane", "rollout.before", 31, "within 31 days (spec.rollout.before)"},
+		"later":             {"KubeadmControlPlane", "rollout.before", 29, ""},
+		"soon in v1beta1":   {"KubeadmControlPlane", "rolloutBefore", 31, "within 31 days (spec.rolloutBefore)"},
+		"in a million days": {"KubeadmControlPlane", "rollout.before", 1_000_000, "within 1000000 days"},
+		"of workers":        {"MachineDeployment", "rollout.before", 31, ""},
+	} {
+		owner := &unstructured.Unstructured{Object: map[string]any{"kind": test.kind}}
+		path := append(strings.Split("spec."+test.path, "."), "certificatesExpiryDays")
+		check.Error(t, unstructured.SetNestedField(owner.Object, test.days, path...), "")
+
+		got := expiryReason(owner, machine)
+		check.Contains(t, name, got, test.want)
+		check.Equal(t, name+": a reason", got != "", test.want != "")
+	}
+}
+
+// TestUnhealthyMachinesGoFirst scales three workers to one.
 func TestUnhealthyMachinesGoFirst(t *testing.T) {
 	for name, test := range map[string]struct {
 		unhealthy string
