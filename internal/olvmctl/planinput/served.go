@@ -118,7 +118,7 @@ func (m *Input) CheckServed(ctx context.Context, c client.Client) error {
 		}
 
 		problems, err := schema.FindViolations(
-			ctx, live, object.Unstructured, m.LiveOf(object.Unstructured), object.Node,
+			ctx, live, object.Unstructured, m.LiveAsWritten(object.Unstructured), object.Node,
 		)
 		if err != nil {
 			return err

@@ -351,3 +351,52 @@ func TestAMachineHealthCheckIsNamed(t *testing.T) {
 		})
 	}
 }
+
+// TestAnotherAPIVersionLosesNoTimeoutUnseen writes a control plane in v1beta1, unable to express some of its timeouts.
+func TestAnotherAPIVersionLosesNoTimeoutUnseen(t *testing.T) {
+	const current, older = "controlplane.cluster.x-k8s.io/v1beta2", "controlplane.cluster.x-k8s.io/v1beta1"
+	const infra = `"machineTemplate":{"spec":{"infrastructureRef":{"name":"a"}}}`
+	const timeouts = `,"kubeadmConfigSpec":{"joinConfiguration":{"timeouts":{"kubeletHealthCheckSeconds":600}}}`
+
+	for name, test := range map[string]struct {
+		version, when, field, fields string
+		want                         int64
+	}{
+		"nothing tells who set it":   {older, "joinConfiguration", "kubeletHealthCheckSeconds", "", 1},
+		"a manifest has set it":      {older, "joinConfiguration", "kubeletHealthCheckSeconds", infra + timeouts, 1},
+		"another has set it":         {older, "joinConfiguration", "kubeletHealthCheckSeconds", infra, 0},
+		"of the first control plane": {older, "initConfiguration", "tlsBootstrapSeconds", "", 1},
+		"v1beta1 has it elsewhere":   {older, "joinConfiguration", "tlsBootstrapSeconds", "", 0},
+		"v1beta1 has it, too":        {older, "initConfiguration", "controlPlaneComponentHealthCheckSeconds", "", 0},
+		"the same version":           {current, "joinConfiguration", "kubeletHealthCheckSeconds", infra, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := []string{"spec", "kubeadmConfigSpec", test.when, "timeouts"}
+			management := fixture.NewManagement(t)
+			change(t, management, []string{"KubeadmControlPlane"}, func(o *unstructured.Unstructured) {
+				check.Error(t, unstructured.SetNestedField(o.Object, int64(600), append(path, test.field)...), "")
+
+				if test.fields != "" {
+					o.SetAnnotations(map[string]string{
+						"kubectl.kubernetes.io/last-applied-configuration": `{"spec":{` + test.fields + `}}`,
+					})
+				}
+			})
+
+			text := strings.Replace(fixture.SampleManifests(t), current, test.version, 1)
+			m, err := load([]string{"-"}, strings.NewReader(text))
+			check.Error(t, err, "")
+			check.Error(t, m.AddLive(t.Context(), converting{management, func(o *unstructured.Unstructured) {
+				unstructured.RemoveNestedField(o.Object, path...)
+			}}, ""), "")
+
+			report, err := m.ReportOn(t.Context(), Request{Offline: true})
+			check.Error(t, err, "")
+			check.Equal(t, "machines", report.Summary.Replace, test.want)
+
+			if test.want > 0 {
+				check.Contains(t, "the reason", strings.Join(report.Owners[0].Reasons, " "), "timeouts."+test.field+" is not in "+older)
+			}
+		})
+	}
+}

@@ -3,6 +3,8 @@ package preview
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +25,7 @@ func (m *Manifests) findOutdated(owner *unstructured.Unstructured) map[string]st
 		return nil
 	}
 
-	common, waiting := m.changeForAll(owner, m.LiveAsWritten(owner)), 0
+	common, waiting := cmp.Or(m.changeForAll(owner, m.LiveAsWritten(owner)), m.lostTimeout(owner)), 0
 	out := map[string]string{}
 	machines := m.machinesMadeBy(owner)
 
@@ -101,7 +103,37 @@ func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string 
 	return ""
 }
 
-// shownPath returns a path with list items in brackets, without the dot before them.
+// lostTimeout tells a timeout of kubeadm removed by a manifest in v1beta1, unable to express it; empty for none.
+func (m *Manifests) lostTimeout(owner *unstructured.Unstructured) string {
+	live := m.LiveOf(owner)
+	if owner.GetKind() != "KubeadmControlPlane" || owner.GetAPIVersion() == live.GetAPIVersion() {
+		return ""
+	}
+
+	owned := m.ownershipOf(live)
+
+	for _, when := range []string{"initConfiguration", "joinConfiguration"} {
+		path := kubeadmPath + "." + when + ".timeouts"
+		timeouts, _, _ := unstructured.NestedMap(live.Object, strings.Split(path, ".")...)
+
+		for _, name := range slices.Sorted(maps.Keys(timeouts)) {
+			// v1beta1 has these two elsewhere.
+			if name == "controlPlaneComponentHealthCheckSeconds" ||
+				name == "tlsBootstrapSeconds" && when == "joinConfiguration" {
+				continue
+			}
+
+			field := path + "." + name
+			if removable, _ := removableFields(owned.applied, nil, timeouts[name], field); removable != nil {
+				return fmt.Sprintf("%s is not in %s, and may be removed", field, owner.GetAPIVersion())
+			}
+		}
+	}
+
+	return ""
+}
+
+// shownPath shows list items in brackets, without the dot.
 func shownPath(path string) string { return strings.ReplaceAll(path, ".[", "[") }
 
 // rolloutFields returns the fields that cause rollouts, by path. It omits fields that Cluster API fills in or changes
