@@ -3,12 +3,15 @@ package clusterfile
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
@@ -183,6 +186,24 @@ func TestNoValueOfTheEnvironmentAddsAField(t *testing.T) {
 				return "1", true
 			})
 			check.Error(t, err, "the value of "+variable+" has a line break, which could add fields")
+		}
+	}
+}
+
+// TestNoValueOfTheEnvironmentAddsAKeyBesideIt ends its own value on the line of a template.
+func TestNoValueOfTheEnvironmentAddsAKeyBesideIt(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "templates", "cluster-template-topology.yaml"))
+	check.Error(t, err, "")
+
+	for _, variable := range []string{"OLVM_CONTROL_PLANE_CORES", "OLVM_WORKER_SOCKETS"} {
+		text := regexp.MustCompile(`\$\{`+variable+`:=\d+\}`).ReplaceAllString(string(content), "2, threads: 8")
+		text = regexp.MustCompile(`\$\{[^}]*\}`).ReplaceAllString(text, "1")
+
+		for _, document := range strings.Split(text, "\n---\n") {
+			var object map[string]any
+			if yaml.Unmarshal([]byte(document), &object) == nil {
+				check.Equal(t, variable+" adds a key", strings.Contains(fmt.Sprint(object), "threads:8"), false)
+			}
 		}
 	}
 }
