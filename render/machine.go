@@ -489,7 +489,7 @@ func setIgnoreChanges(body *hclwrite.Body, why string, attributes ...string) {
 // the line, and the rest of the text would become configuration.
 func writeComment(body *hclwrite.Body, text string) {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
-		panic(fmt.Sprintf("a comment has characters other than printable ASCII: %q", text))
+		panic(fmt.Sprintf("a comment has more than printable ASCII: %q", text))
 	}
 
 	body.AppendUnstructuredTokens(hclwrite.Tokens{{Type: hclsyntax.TokenComment, Bytes: []byte("# " + text + "\n")}})

@@ -29,9 +29,10 @@ type accessFlags struct {
 
 func (a *accessFlags) addFlags(set *pflag.FlagSet) {
 	set.StringVar(&a.caFile, "ca-file", "",
-		"PEM file with the engine's CA; replaces the CA in the manifests or the cluster file")
+		"PEM file with the CA of the engine, in place of the manifests' or the cluster file's")
 	set.StringVar(&a.credentials, "credentials", "",
-		"file with a Secret that has the engine's username and password; replaces OLVM_USERNAME and OLVM_PASSWORD")
+		"file with a Secret that has username and password of the engine, in place of OLVM_USERNAME and "+
+			"OLVM_PASSWORD")
 }
 
 //nolint:gosec // a help text

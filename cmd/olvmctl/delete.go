@@ -66,9 +66,9 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 	management.addProviderFlags(set)
 	management.addDriverFlags(command)
 	access.addFlags(set)
-	set.StringVarP(&file.path, "filename", "f", "", "cluster file to use instead of the name")
+	set.StringVarP(&file.path, "filename", "f", "", "cluster file, in place of the name")
 	file.addDefaultsFlag(set)
-	set.StringVar(&to.Context, "to-context", "", "context in --to-kubeconfig (default: its current context)")
+	set.StringVar(&to.Context, "to-context", "", "context of --to-kubeconfig; empty means its current one")
 	set.StringVar(&to.Kubeconfig, "to-kubeconfig", "",
 		"kubeconfig of the management cluster that deletes a cluster that manages itself")
 	set.BoolVarP(&yes, "yes", "y", false, "do not ask")
@@ -79,7 +79,7 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 // deleteCluster deletes a cluster, and prints the outcome if the output is for programs.
 func deleteCluster(ctx context.Context, s streams, o lifecycle.DeleteOptions, output outputFlag) error {
 	if o.To.Context != "" && o.To.Kubeconfig == "" {
-		return errors.New("--to-context requires --to-kubeconfig")
+		return errors.New("--to-context: name its file with --to-kubeconfig")
 	}
 
 	if err := lifecycle.Delete(ctx, o); err != nil {

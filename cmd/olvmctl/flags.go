@@ -66,10 +66,9 @@ func (f *managementFlags) checkNamespace(path, namespace string) error {
 
 // usages are the help texts of kubectl's flags in olvmctl.
 var usages = map[string]string{
-	"kubeconfig": "kubeconfig of the management cluster (default: kubectl's kubeconfig, or that of the local " +
-		"management cluster)",
-	"context":   "context in the kubeconfig (default: its current context)",
-	"namespace": "namespace of the cluster (default: the namespace in the cluster file or in the kubeconfig)",
+	"kubeconfig": "kubeconfig of the management cluster; empty means that of kubectl, or of the local one",
+	"context":    "context of the kubeconfig; empty means its current one",
+	"namespace":  "namespace of the cluster; empty means that of the cluster file, or of the kubeconfig",
 }
 
 func (f *managementFlags) addTimeoutFlag(set *pflag.FlagSet) {
@@ -80,16 +79,16 @@ func (f *managementFlags) addTimeoutFlag(set *pflag.FlagSet) {
 func (f *managementFlags) addProviderFlags(set *pflag.FlagSet) {
 	f.addTimeoutFlag(set)
 	set.StringVar(&f.clusterctlConfig, "clusterctl-config", "",
-		"clusterctl configuration file with the sources of providers (default: clusterctl's own file)")
+		"clusterctl's configuration file, which says where providers come from; empty means clusterctl's own")
 	set.StringVar(&f.providerVersion, "provider-version", releasedVersion(),
-		"version of this provider to install (default: the newest version)")
+		"version of this provider to install; empty means the newest")
 }
 
 // addDriverFlags adds the flags of commands that can start a management cluster.
 func (f *managementFlags) addDriverFlags(command *cobra.Command) {
 	set := command.Flags()
 	set.StringVar(&f.driver, "driver", mgmtcluster.DriverAuto,
-		"management cluster: existing, process (local processes), or auto (process if there is no kubeconfig)")
+		"management cluster: existing, process (of this machine), or auto: process where there is no kubeconfig")
 	set.BoolVar(&f.preserve, "preserve", false,
 		"keep the local management cluster when no cluster is left in it")
 	registerCompletion(command, "driver", func(*cobra.Command) []string { return mgmtcluster.Drivers })
@@ -122,7 +121,7 @@ type clusterFileFlags struct {
 
 // addFlags adds the flag -f. The file may also be the argument of the command.
 func (f *clusterFileFlags) addFlags(command *cobra.Command) {
-	command.Flags().StringVarP(&f.path, "filename", "f", "", "cluster file to use instead of the argument")
+	command.Flags().StringVarP(&f.path, "filename", "f", "", "cluster file, in place of the argument")
 	f.addFormatFlags(command)
 	command.Args, command.PreRunE = f.takeArgument, f.checkGiven
 }

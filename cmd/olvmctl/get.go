@@ -122,7 +122,7 @@ func (f *getFlags) addFlags(command *cobra.Command) {
 	f.managementFlags.addFlags(command)
 	set := command.Flags()
 	set.BoolVarP(&f.all, "all-namespaces", "A", false, "those of all namespaces")
-	set.StringVarP(&f.selector, "selector", "l", "", "label selector, such as -l key=value,other!=value")
+	set.StringVarP(&f.selector, "selector", "l", "", "those with these labels, such as -l key=value,other!=value")
 	set.BoolVarP(&f.watch, "watch", "w", false, "go on with what changes from now on")
 	set.BoolVar(&f.noHeaders, "no-headers", false, "print tables without their first line")
 	set.BoolVar(&f.showLabels, "show-labels", false, "print the labels as the last column of tables")
@@ -364,7 +364,7 @@ func namespaceOf(in *mgmtcluster.Cluster, all bool) string {
 func warnOfManager(ctx context.Context, s streams, in *mgmtcluster.Cluster) {
 	trouble, err := in.ManagerTrouble(ctx)
 	if err != nil {
-		trouble = "cannot tell whether a manager of this provider is running: " + err.Error()
+		trouble = "whether a manager of this provider is alive is not known: " + err.Error()
 	}
 
 	if trouble != "" {

@@ -25,7 +25,7 @@ type engineFlags struct {
 }
 
 func (f *engineFlags) addFlags(set *pflag.FlagSet) {
-	set.StringVarP(&f.file.path, "filename", "f", "", "cluster file with the values of the other flags")
+	set.StringVarP(&f.file.path, "filename", "f", "", "cluster file, which has the values of the other flags")
 	f.file.addDefaultsFlag(set)
 	set.StringVar(&f.server, "server", "", "URL of the engine, such as https://engine.example.com/ovirt-engine")
 	f.access.addFlags(set)
@@ -65,7 +65,7 @@ func (f *engineFlags) completeConfig() (engine.Config, error) {
 		return engine.Config{}, errors.New("which engine is not said; give --server, or a cluster file with -f")
 	case config.Username == "":
 		return engine.Config{}, errors.New(
-			"the engine credentials are missing; set OLVM_USERNAME and OLVM_PASSWORD, or use --credentials")
+			"the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or give --credentials")
 	}
 
 	return config, credentials.CheckServer(config.URL)

@@ -14,7 +14,7 @@ func newImageCheckCommand(s streams, f *engineFlags) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Check whether an image file has everything nodes need",
+		Short: "Look into an image file, and say what nodes lack",
 		Long: `check looks into a qcow2 or raw file with guestfish (libguestfs), boots nothing and changes
 nothing. It says of each thing that nodes need what the image has, and what to do: kubeadm and kubelet
 of the version, a container runtime that starts, cloud-init or Ignition that finds the engine's config

@@ -60,11 +60,11 @@ or is interrupted, nothing is left behind.`,
 	set.StringVar(&o.Arch, "arch", bootArchs[0], "architecture: "+strings.Join(bootArchs, " or "))
 	set.StringArrayVar(&o.Arguments.More, "kernel-arg", nil, "further argument of the kernel; can be repeated")
 	set.StringVar(&o.Arguments.Platform, "ignition-platform", "openstack",
-		"Ignition platform ID of the configuration source")
+		"where Ignition gets its configuration, as it spells it")
 	set.StringVar(&provider, "provider", "",
-		"provider the image is for: "+strings.Join(clusterfile.ProviderNames(), " or ")+
+		"where the image boots: "+strings.Join(clusterfile.ProviderNames(), " or ")+
 			" (default that of the cluster file, and else olvm)")
-	set.StringVar(&o.Output, "out", "", "output file (default ock-VERSION-ARCH.qcow2; required with --from)")
+	set.StringVar(&o.Output, "out", "", "file to make (default ock-VERSION-ARCH.qcow2; needed with --from)")
 	set.BoolVar(&o.Force, "force", false, "replace a file that is there")
 	output.addFlag(command, formatText)
 	command.MarkFlagsMutuallyExclusive("version", "from")

@@ -37,7 +37,7 @@ killed is removed by the next image template on the same machine.`,
 	set.StringVar(&f.template.Cluster, "cluster", "", "name of the engine's cluster")
 	set.StringVar(&f.template.Path, "file", "", "image file to upload")
 	set.StringVar(&f.template.OSType, "os-type", desired.IgnitionOS,
-		"operating system as spelled by the engine; any except "+desired.IgnitionOS+" for images with cloud-init")
+		"operating system as the engine spells it; other than "+desired.IgnitionOS+" for images with cloud-init")
 
 	return command
 }

@@ -50,6 +50,6 @@ func printID(s streams, output outputFlag, id string) error {
 func (f *engineFlags) addUploadFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.template.StorageDomain, "storage-domain", "", "name of the storage domain of the disk")
 	set.StringVar(&f.template.Disk, "disk", "", "name of the disk")
-	set.StringVar(&f.template.Size, "size", "", "size to grow the disk to, such as 50GB")
+	set.StringVar(&f.template.Size, "size", "", "size to which the disk is grown, such as 50GB")
 	set.StringVar(&f.template.SHA256, "sha256", "", "SHA-256 of the image file, in hexadecimal")
 }

@@ -26,7 +26,7 @@ func newInitCommand(s streams) *cobra.Command {
 	output := outputFlag{file: "--out"}
 	command := &cobra.Command{
 		Use:   "init [FILE]",
-		Short: "Create a cluster file interactively",
+		Short: "Ask for what a cluster file needs, and write it",
 		Long: `init asks for the engine, for names in it, and for the addresses and the size of a
 cluster. Choices are what the engine has, every answer is checked at once, and Shift+Tab goes back to
 the question before. The password in OLVM_PASSWORD is taken without a question. It writes the cluster
@@ -53,9 +53,9 @@ The questions are put by lines of text where ACCESSIBLE is set or TERM is dumb.`
 	}
 	file.addDefaultsFlag(command.Flags())
 	command.Flags().StringVar(&options.Output, "out", "cluster.yaml",
-		"cluster file to write; the CA and the credentials are written to the same folder")
+		"cluster file to write; the CA and the credentials go to its folder")
 	output.addFlag(command, formatText)
-	command.Flags().BoolVar(&options.Force, "force", false, "overwrite existing files")
+	command.Flags().BoolVar(&options.Force, "force", false, "overwrite files that exist")
 	command.Flags().StringVar(&answers, "answers", "", "file with the answers, in YAML")
 
 	return command
@@ -103,7 +103,7 @@ func printNext(out io.Writer, w *survey.Written) error {
 		}
 	}
 
-	fmt.Fprintf(&text, "\n%s contains the password; do not commit it to git.\nNext steps:\n\n", w.Credentials)
+	fmt.Fprintf(&text, "\n%s has the password: keep it out of git.\nNext:\n\n", w.Credentials)
 	file, credentials := shellword.QuoteWord(w.ClusterFile), shellword.QuoteWord(w.Credentials)
 
 	if w.NoTemplate {

@@ -62,7 +62,7 @@ func newLocalStartCommand(s streams, local mgmtcluster.Local) *cobra.Command {
 func newLocalStopCommand(s streams, local mgmtcluster.Local) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
-		Use: "stop", Short: "Stop it, and keep its data", Args: cobra.NoArgs,
+		Use: "stop", Short: "Stop it, and keep what is in it", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if local.PID() == 0 {
 				return output.printValue(s.out, outcome{Name: localName, Done: "unchanged"}, func() error {

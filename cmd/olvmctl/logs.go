@@ -25,7 +25,7 @@ func newLogsCommand(s streams) *cobra.Command {
 	var f logsFlags
 	command := &cobra.Command{
 		Use:   "logs MACHINE",
-		Short: "Show the Terraform runs and other events of a machine",
+		Short: "Show the Terraform runs of a machine, and what else happened to it",
 		Long: `logs shows the events of a Machine and its OLVMMachine in their order: runs with
 what they changed, or why they failed, and what the conditions went through. The API server keeps
 events for an hour; the last run is kept with the machine, and is shown always.
@@ -44,7 +44,7 @@ With --manager the lines of the manager's log about the machine are among them.`
 	}
 	set := command.Flags()
 	f.addFlags(command)
-	set.BoolVarP(&f.follow, "follow", "f", false, "follow new events")
+	set.BoolVarP(&f.follow, "follow", "f", false, "go on with what happens from now on")
 	set.BoolVar(&f.manager, "manager", false, "show the lines of the manager's log about the machine, too")
 	f.output.addFlag(command, formatText)
 

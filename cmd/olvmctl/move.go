@@ -38,7 +38,7 @@ To make a cluster manage itself, move it to its own kubeconfig.`,
 	from.addFlags(command)
 	output.addFlag(command, formatText)
 	from.addProviderFlags(set)
-	set.StringVar(&to.Context, "to-context", "", "context in --to-kubeconfig (default: its current context)")
+	set.StringVar(&to.Context, "to-context", "", "context of --to-kubeconfig; empty means its current one")
 	set.StringVar(&to.Kubeconfig, "to-kubeconfig", "", "kubeconfig of the management cluster to move to")
 	_ = command.MarkFlagRequired("to-kubeconfig")
 

@@ -92,7 +92,7 @@ func (p *planFlags) addPlanFlags(command *cobra.Command) {
 	command.Flags().Lookup("kubeconfig").Usage = "kubeconfig of the management cluster to compare with"
 	command.Flags().Lookup("context").Usage = "context of the management cluster to compare with, in the kubeconfig"
 	command.Flags().Lookup("namespace").Usage =
-		"namespace in the management cluster to compare with (default: the namespaces of the manifests, or all)"
+		"namespace of the management cluster to compare with; empty means those of the manifests, or all"
 }
 
 func (p *planFlags) runPlan(ctx context.Context, s streams) error {
@@ -115,7 +115,7 @@ func (p *planFlags) runPlan(ctx context.Context, s streams) error {
 	}
 
 	if p.isEmpty && len(manifests.Pruned()) == 0 {
-		return p.emptyError(", and nothing to prune (" + manifests.Deletions() + ")")
+		return p.emptyError(", and nothing would be pruned (" + manifests.Deletions() + ")")
 	}
 
 	how := preview.Request{Offline: p.offline, Progress: s.err}

@@ -34,10 +34,10 @@ Pause the Cluster before you apply anything there: docs/user/terraform-in-a-cont
 	r.addFlags(command)
 	r.management.addFlags(command)
 	command.Flags().Lookup("kubeconfig").Usage =
-		"kubeconfig of the management cluster whose Terraform states the folders continue"
+		"kubeconfig of the management cluster whose states the folders go on with"
 	command.Flags().Lookup("namespace").Usage =
-		"namespace in the management cluster (default: the namespaces of the manifests, or all)"
-	command.Flags().StringVar(&r.dir, "out", "", "output folder; it gets a subfolder for each machine")
+		"namespace of the management cluster; empty means those of the manifests, or all"
+	command.Flags().StringVar(&r.dir, "out", "", "folder to write to; it gets one folder per machine")
 	r.output.file = "--out"
 	r.output.addFlag(command, formatText)
 	_ = command.MarkFlagRequired("out")
@@ -98,8 +98,8 @@ func (r *renderFlags) loadWithLive(ctx context.Context, s streams) (*preview.Man
 func warnOfStates(out io.Writer, manifests *preview.Manifests) error {
 	var notes []string
 	for _, cluster := range manifests.UnpausedClusters() {
-		notes = append(notes, "Cluster "+cluster+" is not paused, so its controllers write to the same states; "+
-			"pause it before you apply anything")
+		notes = append(notes, "Cluster "+cluster+" is not paused: its controllers write the same states; pause it "+
+			"before you apply anything")
 	}
 
 	for _, machine := range manifests.DropUnreadableStates() {

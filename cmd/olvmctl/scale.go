@@ -62,8 +62,7 @@ are more machines than addresses; --yes answers, and is needed where there is no
 	set.Int32Var(&controlPlane, "control-plane", 0, "number of control plane machines; must be odd")
 	set.Int32Var(&workers, "workers", 0, "number of workers")
 	set.BoolVarP(&yes, "yes", "y", false, "do not ask")
-	set.StringVar(&o.Deployment, "machine-deployment", "", "MachineDeployment to scale; required if there are "+
-		"several")
+	set.StringVar(&o.Deployment, "machine-deployment", "", "whose workers; needed where there are several")
 
 	return command
 }

@@ -64,7 +64,7 @@ func (f *sourceFlags) loadSources(s streams) (*preview.Manifests, error) {
 	}
 
 	if len(f.kustomizations) > 0 {
-		return nil, fmt.Errorf("%s is a cluster file; it cannot be combined with -k", f.cluster.path)
+		return nil, fmt.Errorf("%s is a cluster file; give no -k beside it", f.cluster.path)
 	}
 
 	cluster, err := f.cluster.loadClusterFile(s.err)

@@ -35,7 +35,7 @@ func newStartCommand(s streams) *cobra.Command {
 	var f startFlags
 	command := &cobra.Command{
 		Use:   "start FILE",
-		Short: "Create the cluster of a cluster file, and wait until its nodes are ready",
+		Short: "Make the cluster of a cluster file, from nothing to nodes that are ready",
 		Long: `start asks the engine whether all that the cluster file names is there, installs
 Cluster API and its providers into a management cluster without them, applies the manifests of
 the cluster file, waits for the control plane, writes its kubeconfig, installs add-ons, and waits
@@ -99,7 +99,8 @@ func (f *startFlags) addFlags(command *cobra.Command) {
 		"vm: let a temporary VM in the engine manage the cluster until it manages itself")
 	set.StringVar(&f.kubeconfigOut, "kubeconfig-out", "",
 		"file for the kubeconfig of the cluster (default ~/.kube/kubeconfig.NAME)")
-	set.BoolVar(&f.force, "force-conflicts", false, "overwrite fields changed by others, such as replicas")
+	set.BoolVar(&f.force, "force-conflicts", false, "take back fields that others have changed since, such as "+
+		"replicas")
 	f.output.addFlag(command, formatText)
 	set.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 }

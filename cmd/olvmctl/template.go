@@ -18,7 +18,7 @@ func newTemplateCommand(s streams) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "template FILE",
-		Short: "Print the manifests of a cluster file",
+		Short: "Print the manifests that a cluster file asks for",
 		Long: `template checks a cluster file as validate does, and prints the Cluster API
 manifests that it asks for, in the shape of a flavor of config/templates. Variables of the flavor
 that the file says nothing about come from the environment. On OCI, the cloud is asked for the

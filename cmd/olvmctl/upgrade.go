@@ -27,7 +27,7 @@ func newUpgradeCommand(s streams) *cobra.Command {
 	var f upgradeFlags
 	command := &cobra.Command{
 		Use:   "upgrade CLUSTER -f FILE | --kubernetes-version VERSION | --vm-template NAME",
-		Short: "Change the Kubernetes version or the VMs of a cluster by a rollout",
+		Short: "Roll a cluster out with another Kubernetes version or other VMs",
 		Long: `upgrade takes the Kubernetes version and the VMs of a changed cluster file, or a
 version and the name of a VM template. It shows which machines a rollout replaces and why, asks, and
 does it: the control plane first, then the workers, each one followed until all of its machines are
@@ -57,9 +57,9 @@ Exit codes: 0 done, or nothing to do; 2 with --dry-run where something would cha
 	f.management.addTimeoutFlag(set)
 	set.StringVarP(&f.file.path, "filename", "f", "", "cluster file")
 	f.file.addFormatFlags(command)
-	set.StringVar(&f.version, "kubernetes-version", "", "version to upgrade to, such as v1.34.1 (default: unchanged)")
+	set.StringVar(&f.version, "kubernetes-version", "", "version to upgrade to, such as v1.34.1; empty leaves it")
 	set.StringVar(&f.vmTemplate, "vm-template", "",
-		"VM template of the new machines; on OCI the OCID of their image (default: unchanged)")
+		"VM template of the new machines, on OCI the OCID of their image; empty leaves it")
 	set.StringArrayVar(&f.images, "image", nil,
 		"on OCI ARCHITECTURE=FILE or ARCHITECTURE=REFERENCE: image to import for the version of the cluster file; "+
 			"can be repeated")

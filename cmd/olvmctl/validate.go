@@ -42,7 +42,7 @@ Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
 		},
 	}
 	v.file.addFlags(command)
-	command.Flags().BoolVar(&v.engine, "engine", false, "also check the engine or the cloud")
+	command.Flags().BoolVar(&v.engine, "engine", false, "ask the engine, or the cloud, too")
 	v.addFlags(command.Flags())
 	v.output.addFlag(command, formatText)
 

@@ -118,7 +118,7 @@ func (f *flags) addFlags(set *pflag.FlagSet) {
 	set.BoolVar(&f.printInventory, "print-inventory", false, "write the inventory as YAML and exit")
 	set.StringVar(
 		&f.state, "state", "",
-		"folder that keeps the inventory across restarts; existing data takes precedence over --inventory",
+		"folder that keeps the inventory over restarts; one that was used before wins over --inventory",
 	)
 
 	set.StringVar(&f.username, "username", "",

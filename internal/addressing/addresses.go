@@ -319,7 +319,7 @@ func (a Allocation) FindConflict(held Held) string {
 		others := held.HoldersOn(nic.NetworkName)
 		for _, address := range a.Recorded[nic.VNICName] {
 			if holder := others[address]; holder != "" {
-				return fmt.Sprintf("%s also has %s", holder, address)
+				return fmt.Sprintf("%s has %s too", holder, address)
 			}
 		}
 	}

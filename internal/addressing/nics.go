@@ -151,7 +151,7 @@ func BuildNICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([
 			}) {
 				return nil, blocker.New(infrav1.InvalidHardwareReason,
 					path+".interface",
-					"the guest's interface %q is configured twice; write the guest's name of this interface",
+					"the guest's interface %q is configured twice; write what the guest calls this one",
 					nic.Guest.Interface,
 				)
 			}

@@ -101,7 +101,7 @@ func parseCloudConfig(data []byte, source string) (*yaml.Node, error) {
 
 	if document.Kind != yaml.DocumentNode || len(document.Content) != 1 ||
 		document.Content[0].Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("%s is not a cloud-config: it is not a mapping", source)
+		return nil, fmt.Errorf("%s is not a cloud-config: it is no mapping", source)
 	}
 
 	return document.Content[0], nil

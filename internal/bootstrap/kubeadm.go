@@ -156,7 +156,7 @@ func checkNames(root *yaml.Node, names []string) error {
 					isSameAddress(n.Value, name)
 			}) {
 			return fmt.Errorf(
-				"the API server's certificate would lack the name %s from controlPlaneServices; add it to "+
+				"the API server's certificate would lack %s, which controlPlaneServices gives it; add it to "+
 					"spec.kubeadmConfigSpec.clusterConfiguration.apiServer.certSANs of the KubeadmControlPlane",
 				name,
 			)

@@ -95,7 +95,7 @@ func restrictThread(version int, rules Rules) error {
 	attr := handledRights(version, rules.Signals)
 	ruleset, err := landlock.LandlockCreateRuleset(&attr, 0)
 	if err != nil {
-		return fmt.Errorf("failed to create the rules: %w", err)
+		return fmt.Errorf("failed to make the rules: %w", err)
 	}
 
 	defer func() { _ = unix.Close(ruleset) }()

@@ -96,7 +96,7 @@ func checkHostDevices(
 	}
 
 	if len(hosts) != 1 {
-		return newInvalidError(field, "host devices belong to one host, but the VM may run on %s; name one host in "+
+		return newInvalidError(field, "they belong to one host, and the VM may run on %s; name one host in "+
 			"%splacement.hostNames", describeHostCount(len(hosts)), vmPath)
 	}
 

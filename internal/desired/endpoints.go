@@ -31,7 +31,7 @@ func CheckEndpoints(name string, asked clusterv1.APIEndpoint, own infrav1.APIEnd
 
 	return blocker.New(infrav1.EndpointsDifferReason, "spec.controlPlaneEndpoint",
 		"it is %s:%d, but spec.controlPlaneEndpoint of Cluster %s is %s:%d; nodes would look for the API server at "+
-			"the second address, but the machines serve it at the first. Set both to the same value",
+			"the second address, and the machines serve it at the first. Set both to the same",
 		own.Host, own.Port, name, asked.Host, asked.Port)
 }
 

@@ -159,7 +159,7 @@ func checkDNS(cluster infrav1.OLVMClusterSpec) error {
 	}
 
 	return newServicesError("spec.controlPlaneEndpoint.host",
-		"%q is not an IP address, so controlPlaneServices.dns cannot resolve api.%s to it; write one, or remove dns",
+		"%q is not an IP address, to which controlPlaneServices.dns could resolve api.%s; write one, or remove dns",
 		cluster.ControlPlaneEndpoint.Host, dns.Domain)
 }
 

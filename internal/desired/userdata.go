@@ -99,8 +99,7 @@ func mergeUserData(in Input, template *engine.Template, machine render.Machine) 
 
 	if len(merged) > most {
 		return "", newDataError(in.Bootstrap.Source, "with what is added the user data has %d bytes, and at most "+
-			"%d can be delivered to a VM; put large files into the image, or let the guest fetch "+
-			"them", len(merged), most)
+			"%d can be given to a VM; put large files into the image, or let the guest fetch them", len(merged), most)
 	}
 
 	if !pointer {

@@ -455,7 +455,7 @@ func (c *Client) postForm(
 	err = json.Unmarshal(body, reply)
 	if err != nil && response.StatusCode == http.StatusOK {
 		return response.StatusCode, false, &UnreachableError{
-			Err: fmt.Errorf("the answer of %s is not JSON", path),
+			Err: fmt.Errorf("%s answered with something that is not JSON", path),
 		}
 	}
 
@@ -779,9 +779,9 @@ func decodeAnswer(ctx context.Context, method, path string, body io.Reader, out 
 	case ctx.Err() != nil:
 		return classifyTransportError(ctx, err)
 	case limited.N <= 0:
-		return &UnreachableError{Err: fmt.Errorf("the answer to %s %s is larger than %d MiB", method, path, most>>20)}
+		return &UnreachableError{Err: fmt.Errorf("%s %s was answered with more than %d MiB", method, path, most>>20)}
 	case errors.Is(err, io.EOF) && method == http.MethodGet:
-		return &UnreachableError{Err: fmt.Errorf("the answer to %s %s is empty", method, path)}
+		return &UnreachableError{Err: fmt.Errorf("%s %s was answered with nothing", method, path)}
 	case errors.Is(err, io.EOF):
 		return nil
 	case !errors.As(err, &syntax) && isTransport(err):

@@ -493,7 +493,7 @@ func (d *Disk) IsMadeFor(owner string) bool {
 func (c *Client) WaitDisk(ctx context.Context, id ID, report func(seen string)) error {
 	status, err := c.waitDiskUnlocked(ctx, id, report)
 	if err == nil && status == DiskIllegal {
-		return fmt.Errorf("disk %s is illegal: the engine failed to create it", id)
+		return fmt.Errorf("disk %s is illegal: the engine could not make it", id)
 	}
 
 	return err

@@ -95,8 +95,7 @@ func IdentifyImage(file *os.File, name string) (Image, error) {
 
 	image, err := ReadImage(file, info.Size())
 	if err == nil && image.Format != FormatCow && strings.EqualFold(filepath.Ext(name), ".qcow2") {
-		err = errors.New("it is named .qcow2, but is not a qcow2 image; download it again, or rename a raw image " +
-			"to .img")
+		err = errors.New("it is named .qcow2, and is no qcow2 image; get it again, or name a raw image .img")
 	}
 
 	if err != nil {
@@ -116,7 +115,7 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 	for _, other := range foreign {
 		begin := make([]byte, len(other.begin))
 		if _, err := image.ReadAt(begin, 0); err == nil && string(begin) == other.begin {
-			return Image{}, fmt.Errorf("it is %s, which an engine cannot use as a disk; %s", other.what, other.remedy)
+			return Image{}, fmt.Errorf("it is %s, which is no disk for an engine; %s", other.what, other.remedy)
 		}
 	}
 
@@ -138,10 +137,10 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 	case !isQcow:
 		return raw, nil
 	case header.Version != 2 && header.Version != 3:
-		return Image{}, fmt.Errorf("the qcow2 image has version %d; only 2 and 3 are supported", header.Version)
+		return Image{}, fmt.Errorf("the qcow2 image has version %d; 2 and 3 are known", header.Version)
 	case header.BackingFileOffset != 0:
 		return Image{}, errors.New(
-			"the qcow2 image has a backing file, so it is not a complete disk; flatten it with qemu-img convert",
+			"the qcow2 image has a backing file: it is not a whole disk; flatten it with qemu-img convert",
 		)
 	case header.Version == 3 && header.Features&externalData != 0:
 		return Image{}, errors.New(

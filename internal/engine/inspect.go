@@ -44,7 +44,7 @@ func (c *Client) FetchAppearance(ctx context.Context) (Appearance, error) {
 
 	told, err := http.ParseTime(response.Header.Get("Date"))
 	if err != nil {
-		return out, fmt.Errorf("the engine's answer has no valid date: %w", err)
+		return out, fmt.Errorf("the engine does not tell its time: %w", err)
 	}
 
 	// The engine wrote the time of its answer between these two times, and truncated it to seconds.

@@ -19,7 +19,7 @@ var (
 	}, []string{"engine", "method", "resource", "code"})
 	requestSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "capolvm_engine_request_seconds",
-		Help:    "Time until the first byte of an engine's answer, in seconds.",
+		Help:    "How long engines took to answer in seconds, until the first byte.",
 		Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 	}, []string{"engine", "method", "resource"})
 	receivedBytes = prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -150,7 +150,7 @@ func (c *Client) UploadImage(
 		}
 
 		if options.Report != nil {
-			options.Report(err.Error() + ": searching again")
+			options.Report(err.Error() + ": it is looked for again")
 		}
 	}
 }
@@ -278,7 +278,7 @@ func (u *upload) writeDescription(ctx context.Context) error {
 	}
 	err := Wait(context.WithoutCancel(ctx), "disk "+u.disk.String()+" to be described", update, u.options.Report)
 	if err != nil {
-		return fmt.Errorf("disk %s has the image, but its description could not be updated: %w", u.disk, err)
+		return fmt.Errorf("disk %s has the image, and does not say so: %w", u.disk, err)
 	}
 
 	return u.WaitDisk(context.WithoutCancel(ctx), u.disk, u.options.Report) // a change locks the disk for a moment
@@ -303,7 +303,7 @@ func (u *upload) findEarlier(ctx context.Context) (done *Disk, err error) {
 		case disk.Status == DiskIllegal && disk.IsMadeFor(u.options.unfinishedMark()):
 			return true, "", u.RemoveDisk(ctx, disk.ID, u.options.Report)
 		case disk.Status == DiskIllegal:
-			return false, "", fmt.Errorf("disk %s has the image, but is illegal; check the events of the engine",
+			return false, "", fmt.Errorf("disk %s has the image, and is illegal; look what the engine says of it",
 				disk.ID)
 		}
 
@@ -381,7 +381,7 @@ func (u *upload) waitUntilAlone(ctx context.Context) (done *Disk, err error) {
 			return true, "", nil
 		case other.ID < u.disk:
 			return false, "", fmt.Errorf(
-				"another upload of the image started at the same time, with disk %s; try again after it has ended",
+				"another upload of the image has begun at the same time, with disk %s; try again when it has ended",
 				other.ID,
 			)
 		}

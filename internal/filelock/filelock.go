@@ -41,7 +41,7 @@ func addRemedy(file *os.File, err error) error {
 // TakeFile creates a file, and locks it for this process alone. The function release removes the file.
 func TakeFile(path string) (release func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("failed to create a folder for locks: %w", err)
+		return nil, fmt.Errorf("failed to make a folder for locks: %w", err)
 	}
 
 	for {

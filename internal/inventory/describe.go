@@ -267,15 +267,15 @@ func ExplainIneligible(vm engine.DescribedVM, host *engine.DescribedHost) (reaso
 
 	switch {
 	case IsMarkedDeleting(vm.Tags):
-		return ReasonDeleting, "The VM is about to be deleted. If this is wrong, remove the tag " +
+		return ReasonDeleting, "The VM is about to be deleted. If that is not so, take the tag " +
 			getDeletingTag(vm.ID) + " from it in the engine"
 	case IsRetained(vm.Tags):
 		return ReasonRetained, "The VM was a node, and keeps its disk. Clean the VM, and remove the " +
 			"tag " + retainedTag +
 			" from it in the engine"
 	case owned:
-		return ReasonForeign, fmt.Sprintf("The VM's comment says that it belongs to OLVMMachine %s/%s. Clear the "+
-			"comment if this is no longer true", owner.Namespace, owner.Name)
+		return ReasonForeign, fmt.Sprintf("The VM's comment says that it is of the OLVMMachine %s/%s. Clear the "+
+			"comment if that is not so any more", owner.Namespace, owner.Name)
 	case vm.Status.IsBusy():
 		return ReasonBusy, "The VM is " + string(vm.Status)
 	case len(networkNames(vm)) == 0:

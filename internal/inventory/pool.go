@@ -162,7 +162,7 @@ func (p *Pool) ListHostNames(
 func (p *Pool) ExplainUnclaimable(vm engine.DescribedVM) (reason, message string) {
 	if mark, tagged := GetMark(vm); tagged {
 		return ReasonClaimedThem, "The tag " + TagName(vm.ID) + " says that the VM is claimed by " + mark.String() +
-			". If this is no longer true, delete the tag and clear the VM's comment in the engine"
+			". If that is not so any more, delete the tag and clear the VM's comment in the engine"
 	}
 
 	return ExplainIneligible(vm, FindHost(vm, p.Hosts))

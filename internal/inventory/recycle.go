@@ -128,7 +128,7 @@ func (r Rebuilder) takeStep(ctx context.Context) (done bool, waiting string, err
 
 	if oldDisk != nil && oldDisk.ID == getChosenDiskID(donor) {
 		gone, err := r.removeDonor(ctx, donor)
-		return gone, "the temporary VM of the disk to be deleted", err
+		return gone, "the donor of the disk to be gone", err
 	}
 
 	fresh, err := r.detachChosenDisk(ctx, donor)

@@ -20,7 +20,7 @@ const (
 // MarkRetained marks a VM as retaining a node's disk. The engine keeps this mark even if the management cluster is
 // lost.
 func MarkRetained(ctx context.Context, session *engine.Client, vm engine.ID) error {
-	return tagVM(ctx, session, vm, retainedTag, "Former Kubernetes nodes that keep their disks")
+	return tagVM(ctx, session, vm, retainedTag, "VMs that were nodes of Kubernetes, and keep their disks")
 }
 
 // IsRetained reports whether a VM retains a node's disk.

@@ -62,7 +62,7 @@ func ParseAuthority(certificate, key []byte) (*Authority, error) {
 	case !pair.Leaf.IsCA || !signs:
 		return nil, errors.New("the certificate is not that of an authority")
 	case time.Now().After(pair.Leaf.NotAfter):
-		return nil, fmt.Errorf("the certificate expired at %s", pair.Leaf.NotAfter.Format(time.RFC3339))
+		return nil, fmt.Errorf("the certificate has ended at %s", pair.Leaf.NotAfter.Format(time.RFC3339))
 	}
 
 	signer, ok := pair.PrivateKey.(crypto.Signer)

@@ -33,7 +33,7 @@ func (s Service) checkKeys() error {
 		case len(strings.TrimSpace(string(rest))) > 0 || strings.ContainsAny(strings.TrimSpace(text), "\r\n"):
 			return s.NewInvalidError(field, "it has several lines; write one key per entry")
 		case len(options) > 0:
-			return s.NewInvalidError(field, "it has the options %s; write only the key", strings.Join(options, ","))
+			return s.NewInvalidError(field, "it has the options %s; write the key alone", strings.Join(options, ","))
 		}
 	}
 
@@ -73,12 +73,11 @@ func CheckNodeKeys(keys map[string][]byte) error {
 
 		switch {
 		case !keyName.MatchString(name):
-			return fmt.Errorf("%q is not a valid name of a key; use letters, digits, dots and dashes", name)
+			return fmt.Errorf("%q is no name of a key; use letters, digits, dots and dashes", name)
 		case errors.As(err, &encrypted):
-			return fmt.Errorf("the key %s has a passphrase, but nobody can type it there; use a key without a "+
-				"passphrase", name)
+			return fmt.Errorf("the key %s has a passphrase, which nobody can type there; give one without", name)
 		case err != nil:
-			return fmt.Errorf("%s is not a private key: %w", name, err)
+			return fmt.Errorf("%s is no private key: %w", name, err)
 		}
 	}
 

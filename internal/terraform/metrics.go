@@ -11,16 +11,16 @@ import (
 var (
 	phaseSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "capolvm_terraform_phase_seconds",
-		Help: "Duration of the phases of Terraform runs in seconds: queue (until the run starts), plan, and apply, " +
-			"which is all of a run that makes something new or destroys it.",
+		Help: "How long the phases of Terraform runs took in seconds: queue (until one of the runs may begin), " +
+			"plan, and apply, which is all of a run that makes something new or destroys it.",
 		Buckets: []float64{.05, .1, .25, .5, 1, 2, 5, 10, 30, 60, 120, 300, 900},
 	}, []string{"operation", "phase", "outcome"})
 	processes = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "capolvm_terraform_processes", Help: "Running Terraform processes.",
+		Name: "capolvm_terraform_processes", Help: "Terraform processes that run.",
 	})
 	stateSaveSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "capolvm_terraform_state_save_seconds",
-		Help:    "Duration of saving a state in seconds, by outcome.",
+		Help:    "How long it took to make a state durable, in seconds, by outcome.",
 		Buckets: []float64{.005, .01, .025, .05, .1, .25, 1, 5, 30},
 	}, []string{"outcome"})
 )

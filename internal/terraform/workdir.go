@@ -226,7 +226,7 @@ func checkSpace(dir string) error {
 	if free < needsSpace {
 		return &DiskFullError{
 			Dir: dir,
-			Err: fmt.Errorf("%d MiB are free, but a run needs at least %d", free>>20, needsSpace>>20),
+			Err: fmt.Errorf("%d MiB are free and a run begins with at least %d", free>>20, needsSpace>>20),
 		}
 	}
 

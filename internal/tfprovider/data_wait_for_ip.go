@@ -149,7 +149,7 @@ func (d *waitForIPData) waitForAddress(
 					"The VM has no address",
 					"VM "+vmID.String()+" is "+string(
 						vm.Status,
-					)+": its guest reports no address until a user acts.",
+					)+": its guest reports nothing before a person has acted.",
 				)
 
 				return true, "", nil

@@ -102,7 +102,7 @@ func (e *consoleEphemeral) Open(ctx context.Context, req ephemeral.OpenRequest, 
 
 	file, err := e.client.FetchViewerFile(ctx, toID(model.VMID))
 	if err != nil {
-		resp.Diagnostics.AddError("The console file cannot be read", err.Error())
+		resp.Diagnostics.AddError("There is no way to the console", err.Error())
 		return
 	}
 

@@ -56,7 +56,7 @@ func (n named[T]) createUnique(ctx context.Context) (*T, error) {
 	}
 
 	if err := n.remove(ctx, made); err != nil && !engine.IsNotFound(err) {
-		return nil, fmt.Errorf("%w; the provider created %s at the same moment, and failed to remove it: %w",
+		return nil, fmt.Errorf("%w; ours, %s, was made at the same moment and could not be removed: %w",
 			n.newTakenError(&all[at]), n.id(made), err)
 	}
 

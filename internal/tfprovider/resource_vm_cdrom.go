@@ -211,7 +211,7 @@ func (r *vmCDROMResource) Delete(ctx context.Context, req resource.DeleteRequest
 	}
 
 	if err := insertImage(ctx, r.client, toID(model.VMID), ""); err != nil && !engine.IsNotFound(err) {
-		resp.Diagnostics.AddError("The image was not removed from the drive", err.Error())
+		resp.Diagnostics.AddError("The image was not taken out of the drive", err.Error())
 	}
 }
 

@@ -23,7 +23,7 @@ var (
 
 // Description implements both kinds of validators.
 func (sendable) Description(context.Context) string {
-	return "texts have only characters allowed in XML"
+	return "texts have only characters that XML can carry"
 }
 
 // MarkdownDescription implements the validators.

@@ -232,7 +232,7 @@ func (s *restricted) checkType(name string) error {
 		return nil
 	}
 
-	return status.Errorf(codes.PermissionDenied, "type %s does not belong to this run", name)
+	return status.Errorf(codes.PermissionDenied, "%s is none of the types of this run", name)
 }
 
 // checkDataType is checkType for data sources. It also rejects all look-ups by name in a restricted run, because they

@@ -82,7 +82,7 @@ type TooLargeError struct {
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf(
-		"Terraform state is too large for Secret %s: %d KiB compressed, but a Secret holds %d; most of it is user "+
+		"Terraform state is too large for Secret %s: %d KiB packed, and a Secret holds %d; most of it is user "+
 			"data, which can be made smaller",
 		e.Secret,
 		e.Size>>10,
@@ -253,7 +253,7 @@ func Parse(raw []byte) (*State, error) {
 	}
 
 	if document.Version != 4 {
-		return nil, fmt.Errorf("its format version is %d, but this controller supports only 4", document.Version)
+		return nil, fmt.Errorf("its format has version %d and this controller knows 4", document.Version)
 	}
 
 	if document.Lineage == "" {

@@ -551,7 +551,7 @@ const terraformVersion = "1.11.4"
 
 func downloadTerraform(ctx context.Context, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("failed to create the cache folder: %w", err)
+		return fmt.Errorf("failed to make the cache folder: %w", err)
 	}
 
 	// hc-install verifies the archive with HashiCorp's key, which this library contains.

@@ -115,8 +115,7 @@ func (s *Server) PublishConfiguration(
 
 	if len(configuration)+len(first) > bootstrap.MaxDeliveredData {
 		return Report{}, blocker.New(infrav1.InfraServiceFailureReason, "OLVMMachine "+machine.Name,
-			"its configuration has %d bytes, but can have at most %d; the Secrets that its service names are too "+
-				"large",
+			"its configuration has %d bytes, and can have %d; the Secrets that its service names are too large",
 			len(configuration), bootstrap.MaxDeliveredData-len(first))
 	}
 
@@ -197,7 +196,7 @@ func (s *Server) writeSecret(
 	}
 
 	if err != nil {
-		return fmt.Errorf("failed to store the configuration of OLVMMachine %s: %w", machine.Name, err)
+		return fmt.Errorf("failed to keep the configuration of OLVMMachine %s: %w", machine.Name, err)
 	}
 
 	return nil

@@ -165,7 +165,7 @@ func guestShutsDown(o observed) (Action, bool) {
 		Kind:    Wait,
 		Reason:  infrav1.WaitingForGuestShutdownReason,
 		After:   min(o.ShutdownLeft, shutdownPoll),
-		Message: "Waiting for the guest to shut down; the VM is powered off after shutdown.timeoutSeconds",
+		Message: "Waiting for the guest to shut down; its power is cut after the time of shutdown.timeoutSeconds",
 	}, o.ShutdownLeft > 0
 }
 

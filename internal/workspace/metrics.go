@@ -24,9 +24,9 @@ var (
 	})
 	driftTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "capolvm_drift_total",
-		Help: "Changes made in the engine without the manager: vm (deleted, and not recreated), affinity_group " +
-			"(deleted or changed), affinity_group_member (a VM was taken out), configuration (a check found other " +
-			"settings than were applied).",
+		Help: "Changes made in the engine behind the manager's back: vm (it was deleted, and is not made again), " +
+			"affinity_group (deleted or changed), affinity_group_member (a VM was taken out), configuration (a " +
+			"check found other settings than were applied).",
 	}, []string{"kind"})
 )
 

@@ -96,7 +96,8 @@ func (w *Workspace) CheckPaused(ctx context.Context, cluster *clusterv1.Cluster)
 	if unsaved == nil {
 		w.unblockMove()
 	} else { // the object is paused all the same, but must not move
-		cause := "the state of the last run is not saved, so clusterctl cannot move the object: " + unsaved.Error()
+		cause := "the state that a run left is not saved, so that clusterctl cannot move the " +
+			"object: " + unsaved.Error()
 		causes = append(causes, steadytext.Shorten(cause, longestMessage))
 	}
 

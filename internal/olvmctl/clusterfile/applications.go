@@ -64,7 +64,8 @@ func (s *Source) chartRepository(a *Application) (url, problem string) {
 	for i := range s.Catalogs {
 		if c := &s.Catalogs[i]; a.Catalog != "" && c.Name == a.Catalog {
 			if cmp.Or(c.Protocol, helm) != helm || c.URI == "" {
-				return "", fmt.Sprintf("its catalog %s is not a chart repository; set protocol: %s and a uri", c.Name,
+				return "", fmt.Sprintf("its catalog %s is no repository of charts, with protocol: %s and a "+
+					"uri", c.Name,
 					helm)
 			}
 
@@ -83,7 +84,7 @@ func (s *Source) chartValues(a *Application) (map[string]any, error) {
 
 	switch {
 	case !a.Config.IsZero() && a.ConfigFrom != "":
-		return nil, errors.New("config and configFrom are both set; remove one of them")
+		return nil, errors.New("config and configFrom are there; remove one of them")
 	case a.ConfigFrom != "":
 		from = "configFrom"
 		text, err = manifest.ReadNamed(s.resolvePath(a.ConfigFrom))
@@ -111,7 +112,7 @@ const maxRelease = 53
 // CheckUser rejects an oci URL of charts with a user name, because Helm does not accept one.
 func CheckUser(of *url.URL) error {
 	if of.Scheme == "oci" && of.User != nil {
-		return errors.New("an oci URL must not contain a user; remove it, and log in with helm registry login")
+		return errors.New("an oci URL takes no user; leave it out, and log in with helm registry login")
 	}
 
 	return nil

@@ -426,7 +426,7 @@ var passedOver = map[string]string{
 		"repositories of charts in catalogs",
 	"certificateInformation": "it is not used: kubeadm makes the certificates, under names of its own; leave it out",
 	"communityCatalog":       "it is not used: no catalog is installed; name repositories of charts in catalogs",
-	"directory":              "it is not used; remove it",
+	"directory":              "it is not used; leave it out",
 	"ephemeralCluster": "it is not used: without --kubeconfig olvmctl runs the management " +
 		"cluster as processes of its own",
 	"kubeconfig": "it is not used: name the management cluster with --kubeconfig",

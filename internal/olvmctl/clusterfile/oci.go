@@ -84,8 +84,7 @@ func (s *Source) checkOCI() {
 
 	for key, id := range map[string]string{"amd64": o.Images.AMD64, "arm64": o.Images.ARM64} {
 		if id != "" && !imageOCID.MatchString(id) {
-			s.noteProblem(false, path+"images."+key, "%q is not the OCID of an image; such an OCID begins with "+
-				"ocid1.image", id)
+			s.noteProblem(false, path+"images."+key, "%q is no OCID of an image, which begins with ocid1.image", id)
 		}
 	}
 
@@ -140,8 +139,8 @@ func (s *Source) checkUnusedByOCI() {
 			s.noteProblem(
 				false,
 				path,
-				"machines on OCI use cloud-init, because Cluster API writes only Ignition 2 and current images "+
-					"cannot read it; remove it",
+				"machines on OCI have cloud-init, because Cluster API writes Ignition 2 alone, which current "+
+					"images do not read; remove it",
 			)
 		}
 	}

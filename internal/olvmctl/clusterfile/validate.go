@@ -156,7 +156,7 @@ func (s *Source) checkTransport() {
 			s.OSTransport,
 		)
 	case s.OSTransport == "ostree-unverified-registry":
-		s.noteProblem(true, "osTransport", "the operating system image that nodes update to is not verified")
+		s.noteProblem(true, "osTransport", "nobody verifies the operating system to which nodes update themselves")
 	}
 }
 
@@ -482,7 +482,7 @@ func (s *Source) checkServer() {
 		s.noteProblem(
 			true,
 			path+"insecureSkipTLSVerify",
-			"with true, the CA is not used, and anyone can impersonate the engine; remove it",
+			"with true the CA is not used, and anybody can pose as the engine; remove it",
 		)
 	}
 
@@ -555,7 +555,7 @@ func (s *Source) checkUser() {
 				s.noteProblem(false, map[bool]string{
 					true:  "sshPublicKeyPath",
 					false: "sshPublicKey",
-				}[s.SSHPublicKeyPath != ""], "it is not an SSH public key: %v", err)
+				}[s.SSHPublicKeyPath != ""], "it is not a public key of SSH: %v", err)
 			}
 		}
 	}

@@ -298,7 +298,7 @@ func (r replicas) describeMissing(who string, owner conditions.Getter) string {
 		out = fmt.Sprintf("%s has %d of %d machines ready", who, ready, wanted)
 		condition = clusterv1.MachinesReadyCondition
 	case all > wanted:
-		return fmt.Sprintf("%s has %d machines, %d of which will be deleted", who, all, all-wanted)
+		return fmt.Sprintf("%s has %d machines, %d of which are to go", who, all, all-wanted)
 	default:
 		return ""
 	}

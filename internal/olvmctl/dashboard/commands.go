@@ -51,7 +51,7 @@ func (w *watcher) commandsOf(ctx context.Context, objects []client.Object) []Com
 		add("Follow what happens to it", "olvmctl", "logs", name, "--follow")
 
 		if w.mayBeReplaced(ctx, o, objects[1:]) {
-			add("Replace it; this deletes its VM and disks", "kubectl", "delete", kubectlName(o), name)
+			add("Have it replaced; its VM and disks are deleted", "kubectl", "delete", kubectlName(o), name)
 		}
 	case *infrav1.OLVMCluster:
 		if conditions.IsFalse(o, infrav1.ReadyCondition) {

@@ -125,7 +125,7 @@ func (e *examination) checkEngine(ctx context.Context, use preview.Use) bool {
 
 	if !supported {
 		e.addFinding(check, Warning, "use an engine of version 4.4 or later",
-			"%s has version %s, which is untested", use.Host, product.Version)
+			"%s has version %s, which was never tried", use.Host, product.Version)
 
 		return true
 	}
@@ -177,7 +177,7 @@ func (e *examination) checkRights(ctx context.Context, use preview.Use) {
 	const check, remedy = "rights", "compare with docs/operate/rights.md"
 	grants, err := use.Session.ListGrants(ctx)
 	if err != nil {
-		e.addFinding(check, Unknown, remedy, "cannot determine the rights of the user: %v", err)
+		e.addFinding(check, Unknown, remedy, "what the user may do is not known: %v", err)
 		return
 	}
 
@@ -322,8 +322,8 @@ func (e *examination) checkCapacity(ctx context.Context) {
 		for _, c := range capacities {
 			verdict, remedy := OK, ""
 			if c.DescribeShortage() != "" {
-				verdict, remedy = Warning, "request fewer or smaller machines, or add hosts; machines that do not "+
-					"fit will wait"
+				verdict, remedy = Warning, "ask for fewer or smaller machines, or add hosts: those that do not fit "+
+					"wait"
 			}
 
 			e.addFinding("capacity", verdict, remedy, "%s", c)

@@ -381,7 +381,7 @@ func (l *look) checkKubernetes() {
 
 		switch {
 		case version == "":
-			l.addFinding(name, doctor.Unknown, "", "cannot determine its version without booting the image")
+			l.addFinding(name, doctor.Unknown, "", "its version cannot be told without booting the image")
 		case l.asked == "" || version == l.asked || strings.HasPrefix(version, l.asked+"."):
 			l.addFinding(name, doctor.OK, "", "version %s", version)
 		case minorOf(version) == minorOf(l.asked):
@@ -591,7 +591,7 @@ func (l *look) checkSwap() {
 		}
 
 		l.addFinding("swap", doctor.Warning, "remove it from /etc/fstab, or set failSwapOn: false for the kubelet",
-			"swap is enabled; by default, the kubelet does not start with swap")
+			"there is swap, with which the kubelet does not start by default")
 
 		return
 	}
@@ -616,7 +616,7 @@ func (l *look) checkUpdates(ignition bool) {
 
 	if len(on) > 0 {
 		l.addFinding("updates", doctor.Warning, "systemctl mask "+strings.Join(on, " "),
-			"%s updates or reboots nodes without draining them", strings.Join(on, ", "))
+			"%s updates or reboots nodes, which are not drained before", strings.Join(on, ", "))
 	}
 }
 
@@ -687,8 +687,7 @@ func (l *look) checkSELinux() {
 func (l *look) checkAgent() {
 	if l.findProgram("qemu-ga") == "" {
 		l.addFinding("agent", doctor.Warning, "install qemu-guest-agent",
-			"there is no guest agent: the engine learns no addresses, so the addresses of machines with DHCP stay "+
-				"unknown")
+			"there is no guest agent: the engine learns no addresses, and machines with DHCP have none")
 		return
 	}
 

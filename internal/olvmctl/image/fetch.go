@@ -44,7 +44,7 @@ func (o Options) fetchDisk(ctx context.Context, disk string) error {
 	case err == nil && isArchive(o.From):
 		image, err := tarball.ImageFromPath(o.From, nil)
 		if err != nil {
-			return fmt.Errorf("%s is not an archive from docker save with one image: %w", o.From, err)
+			return fmt.Errorf("%s is no archive of docker save with one image: %w", o.From, err)
 		}
 
 		return o.unpackDisk(ctx, image, disk)

@@ -289,7 +289,7 @@ func notLocal(entry string) string {
 
 	switch {
 	case strings.ContainsAny(entry, ":?"), strings.HasPrefix(lower, "github.com"):
-		return "remote resources are not supported; copy it into the repository"
+		return "nothing is fetched from another place; copy it into the repository"
 	case filepath.IsAbs(entry):
 		return "it is an absolute path; write it relative to the kustomization"
 	}

@@ -57,7 +57,7 @@ func (c *creation) vmSteps() []Step {
 
 	return []Step{
 		{
-			name:   "Creating the bootstrap VM " + c.vm.Name(),
+			name:   "Making the bootstrap VM " + c.vm.Name(),
 			needed: func() bool { return !c.vm.Asked },
 			run: func(ctx context.Context) error {
 				c.Display.PrintLine(

@@ -467,7 +467,7 @@ func (c *creation) makeNamespace(ctx context.Context, name string, labels map[st
 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	if err := c.management.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("failed to create namespace %s: %w", name, err)
+		return fmt.Errorf("failed to make namespace %s: %w", name, err)
 	}
 
 	return nil

@@ -207,7 +207,7 @@ func (d *deletion) deleteSteps() []Step {
 	out := []Step{
 		{name: "Looking for the kubeconfig", quiet: true, needed: d.exists, run: d.findKubeconfig},
 		{name: "Looking for the credentials", quiet: true, needed: d.exists, run: d.findKept},
-		{name: "Storing the connection to the cluster", quiet: true, needed: d.exists, run: d.storeKubeconfig},
+		{name: "Noting how it is reached", quiet: true, needed: d.exists, run: d.storeKubeconfig},
 		{
 			name:   "Releasing what the cluster has made",
 			quiet:  true,

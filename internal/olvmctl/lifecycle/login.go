@@ -86,7 +86,7 @@ func (o *OLVM) tryLogin(ctx context.Context, c *creation) error {
 	case errors.As(err, &refused) && (refused.IsClosed() || refused.HasUnknownProfile()):
 		return blocker.AddRemedy(err, o.Engine.Places)
 	case errors.As(err, &refused):
-		return fmt.Errorf("%s: %w; correct the credentials, or omit them to use the Secret %s", o.EngineFrom, refused,
+		return fmt.Errorf("%s: %w; correct it, or leave it away to go on with the Secret %s", o.EngineFrom, refused,
 			o.secretKey(c))
 	case err != nil:
 		return fmt.Errorf("failed to test the credentials: %w", err)
@@ -141,7 +141,7 @@ func (o *OLVM) writeLogin(
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 	}, func() error { return o.mergeLogin(ctx, c, key, labels) })
 	if err != nil {
-		return fmt.Errorf("failed to store the engine credentials in Secret %s: %w", key, err)
+		return fmt.Errorf("failed to keep the credentials of the engine in Secret %s: %w", key, err)
 	}
 
 	return nil

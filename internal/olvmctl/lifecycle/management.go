@@ -130,7 +130,7 @@ func (m *management) removalSteps(o *Common) []Step {
 			run: func(ctx context.Context) error {
 				left, err := m.local.CountUses(ctx)
 				if !left.IsEmpty() {
-					o.Display.PrintLine("the local management cluster keeps running: it still has %s", left)
+					o.Display.PrintLine("the local management cluster goes on: it has %s more", left)
 				}
 
 				m.unused = err == nil && left.IsEmpty()
@@ -149,7 +149,7 @@ func (m *management) removalSteps(o *Common) []Step {
 // remindOfLocal tells the user about a running local management cluster after an interrupt.
 func (m *management) remindOfLocal(ctx context.Context, display *progress.Display) {
 	if ctx.Err() != nil && m.isLocal && m.local.PID() != 0 {
-		display.PrintLine("the local management cluster keeps running; stop it with olvmctl local stop")
+		display.PrintLine("the local management cluster goes on; olvmctl local stop ends it")
 	}
 }
 

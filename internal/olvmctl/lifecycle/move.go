@@ -60,7 +60,7 @@ func Move(ctx context.Context, o MoveOptions) error {
 		},
 		ensureProviders(&o.Common, to, func() ([]Provider, error) { return listProviders(ctx, from.Cluster) }),
 		{
-			name:  "Listing the clusters",
+			name:  "Looking which clusters are there",
 			quiet: true,
 			run: func(ctx context.Context) (err error) {
 				connected, err = listProvisioned(ctx, from.Cluster)

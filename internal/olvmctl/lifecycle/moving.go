@@ -200,7 +200,7 @@ func lockFolder() (string, error) {
 
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return "", fmt.Errorf("failed to check the folder for locks: %w", err)
+		return "", fmt.Errorf("failed to look at the folder for locks: %w", err)
 	}
 
 	if !info.IsDir() || !hostos.IsOwn(info) || info.Mode().Perm() != 0o700 {

@@ -210,7 +210,7 @@ func (o *OCI) WriteSecrets(ctx context.Context, c *creation, labels map[string]s
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("failed to store the OCI key in Secret %s: %w", key, err)
+		return fmt.Errorf("failed to keep the key for OCI in Secret %s: %w", key, err)
 	}
 
 	return nil

@@ -93,7 +93,7 @@ func (*OCI) ReleaseSteps(d *deletion) []Step {
 
 			err = deleteBalancers(ctx, d, workload)
 			if err != nil && ctx.Err() == nil {
-				d.Display.PrintLine("remaining load balancers may prevent the deletion of the network: %v", err)
+				d.Display.PrintLine("load balancers may be left, which keep the network from being deleted: %v", err)
 				return nil
 			}
 

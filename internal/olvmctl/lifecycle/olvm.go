@@ -145,9 +145,8 @@ func (o *OLVM) checkNotMade(ctx context.Context, c *creation) error {
 		remedy += "; that may be the local one: olvmctl local start, and then --driver " + mgmtcluster.DriverProcess
 	}
 
-	return fmt.Errorf("the engine already has machines of %s created by another management cluster: %s; %s. If "+
-		"that management cluster is gone, first delete these VMs in the "+
-		"engine", c.File.Name, joinNames(others), remedy)
+	return fmt.Errorf("the engine has machines of %s already, which another management cluster has made: %s; %s. "+
+		"If that is gone, delete these VMs in the engine first", c.File.Name, joinNames(others), remedy)
 }
 
 // BootstrapOptions implements Provider.
@@ -168,8 +167,8 @@ func (o *OLVM) BootstrapOptions(c *creation) (bootstrapvm.Options, error) {
 
 // errNoLogin reports missing credentials of the engine.
 func errNoLogin(what string) error {
-	return fmt.Errorf("%s: the engine credentials are missing; set OLVM_USERNAME and OLVM_PASSWORD, or use "+
-		"--credentials", what)
+	return fmt.Errorf("%s: the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or "+
+		"give --credentials", what)
 }
 
 // BuildManifests implements Provider.

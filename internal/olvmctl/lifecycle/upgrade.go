@@ -107,7 +107,7 @@ func (u *upgrade) readFile(ctx context.Context) (goOn bool, err error) {
 
 	switch {
 	case u.File.Name != u.Name:
-		return false, fmt.Errorf("%s: name: the file is for cluster %s, not for %s", u.File.Path, u.File.Name, u.Name)
+		return false, fmt.Errorf("%s: name: it is of cluster %s, not of %s", u.File.Path, u.File.Name, u.Name)
 	case kind != "" && kind != u.Provider.Components().ClusterKind:
 		return false, fmt.Errorf("%s: provider: %s is a cluster of %s", u.File.Path, u.Name, kind)
 	case !u.File.UsesTerraform():
@@ -230,7 +230,7 @@ func (o *owner) imageWarning(version string) string {
 		return ""
 	}
 
-	const remedy = "; otherwise new machines do not become nodes (OtherKubelet), and you can still revert the version"
+	const remedy = "; without it, new machines do not become nodes (OtherKubelet), and the version can be taken back"
 
 	to, err := semver.ParseTolerant(version)
 	named := minorInName.FindStringSubmatch(o.image)
@@ -369,7 +369,7 @@ func (u *upgrade) askEngine(ctx context.Context, manifests *preview.Manifests, m
 
 	var unreachable *engine.UnreachableError
 	if errors.As(err, &unreachable) {
-		u.Display.PrintLine("not checking the engine: %v", err)
+		u.Display.PrintLine("the engine is not asked: %v", err)
 		return nil
 	}
 

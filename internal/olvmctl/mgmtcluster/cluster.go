@@ -161,7 +161,7 @@ func (c *Cluster) KubeconfigFile() (string, error) {
 	if path == "" {
 		paths := filepath.SplitList(os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 		if len(paths) > 1 {
-			return "", errors.New("KUBECONFIG lists several files; select one with --kubeconfig")
+			return "", errors.New("KUBECONFIG names several files; name the one that is meant with --kubeconfig")
 		}
 
 		path = clientcmd.RecommendedHomeFile
@@ -342,7 +342,7 @@ func (e *NotFoundError) Error() string {
 	}
 
 	if len(shown) == 0 {
-		return fmt.Sprintf("%s, nor any other you may see; specify the namespace with -n", out)
+		return fmt.Sprintf("%s, nor any other that you may see; say which namespace with -n", out)
 	}
 
 	return fmt.Sprintf("%s; there are %s%s: say which namespace with -n", out, strings.Join(shown, ", "), more)

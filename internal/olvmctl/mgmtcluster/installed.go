@@ -150,7 +150,7 @@ func escapePercent(text string) string { return strings.ReplaceAll(text, "%", "%
 
 func (c *Cluster) reachRemedy() string {
 	if c.Kubeconfig == LocalOfUser().Kubeconfig() {
-		return "run olvmctl local status, and restart it with olvmctl local stop and olvmctl local start"
+		return "see olvmctl local status, and start it anew with olvmctl local stop and olvmctl local start"
 	}
 
 	return "check that it runs and that this machine reaches it, or give another one with --kubeconfig or --context"

@@ -90,7 +90,7 @@ func (a *Account) readFields() (err error) {
 	}
 
 	if a.User == "" { // the manager would have neither after the session ends
-		return errors.New("the profile has a session instead of a user; use a profile with a user and an API key")
+		return errors.New("it has no user, but a session; name a profile with a user and an API key")
 	}
 
 	key, err := a.provider.PrivateRSAKey()

@@ -410,7 +410,7 @@ func (c *Cloud) fetchProgress(ctx context.Context, image *core.Image) (percent i
 			WorkRequestId: request.Id,
 		})
 		if err != nil {
-			return 0, fmt.Errorf("work request %s has failed for an unknown reason: "+
+			return 0, fmt.Errorf("work request %s has failed, and why is not known: "+
 				"%w", *request.Id, explainError(err))
 		}
 

@@ -115,7 +115,7 @@ func assignVMs(
 		short := slices.IndexFunc(plan.Unschedulable, func(g infrav1alpha1.UnschedulableGroup) bool {
 			return g.ClusterName == machine.Cluster && g.Group == machine.From
 		})
-		message := "its inventory has no matching free VM"
+		message := "its inventory has no VM for it"
 		if short >= 0 {
 			message = inventory.FormatShortage(plan.Unschedulable[short])
 		}

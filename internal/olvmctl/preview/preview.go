@@ -30,7 +30,7 @@ import (
 )
 
 // userData replaces the bootstrap data, because only the bootstrap provider in the management cluster can create it.
-const userData = "#cloud-config\n# The bootstrap provider creates the real data.\n"
+const userData = "#cloud-config\n# The bootstrap provider makes the real data.\n"
 
 // Rendered is a machine with its Terraform configuration.
 type Rendered struct {

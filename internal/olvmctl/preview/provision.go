@@ -261,7 +261,7 @@ func (m *Manifests) goingPoolVMs(pool *infrav1alpha1.OLVMInventory, names []stri
 		}
 
 		if claim := there[i].Spec.ClaimRef; claim != nil {
-			machine.Destroyed += "; it will be deleted as soon as machine " + claim.MachineName + " is deleted"
+			machine.Destroyed += "; it goes as soon as machine " + claim.MachineName + " is deleted"
 		}
 
 		out = append(out, machine)

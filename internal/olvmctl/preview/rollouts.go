@@ -178,7 +178,7 @@ func removeDefault(object *unstructured.Unstructured, value string, path ...stri
 func (m *Manifests) changeFor(owner, machine *unstructured.Unstructured) string {
 	has, version := versionOf(machine), versionOf(owner)
 	if version != "" && has != "" && has != version {
-		return fmt.Sprintf("version %s changes to %s", has, version)
+		return fmt.Sprintf("version %s becomes %s", has, version)
 	}
 
 	_, template := planinput.MachineRefs(owner)
@@ -373,7 +373,7 @@ func (m *Manifests) noteWaiting() {
 		}
 
 		if after := rolloutAfter(owner); after.After(time.Now()) && len(m.machinesMadeBy(owner)) > 0 {
-			m.addNote(fmt.Sprintf("%s: all its current machines are replaced after %s (spec.rollout.after)",
+			m.addNote(fmt.Sprintf("%s: all machines that it has are replaced after %s (spec.rollout.after)",
 				ownerName(owner), after.UTC().Format(time.RFC3339)))
 		}
 	}

@@ -87,8 +87,8 @@ func Read(paths []string, stdin io.Reader, options Options) ([]Object, error) {
 	}
 
 	if len(r.variables) > 0 {
-		r.Note("these variables were not replaced: " + strings.Join(r.variables, ", ") +
-			"; if Flux replaces them, use --flux, and specify their values with --substitute NAME=VALUE")
+		r.Note("nothing has replaced the variables " + strings.Join(r.variables, ", ") +
+			"; if Flux does, give --flux, and their values with --substitute NAME=VALUE")
 	}
 
 	return r.out, nil

@@ -125,7 +125,8 @@ func (g *gathering) addReadme() {
 
 	fmt.Fprintf(&out, "Cluster %s/%s at %s, gathered by olvmctl %s.\n\n", g.In.Namespace, g.Name,
 		g.Now.UTC().Format(time.RFC3339), version.Version)
-	out.WriteString("Values of Secrets and user data are removed everywhere: " + redact.Mark + ".\nThe bundle " +
+	out.WriteString("Values of Secrets, user data, and whatever repeats them are taken " +
+		"out: " + redact.Mark + ".\nThe bundle " +
 		"contains names, addresses and the structure of the site. Check it before sharing.\n")
 
 	if len(g.bundle.Problems) > 0 {
