@@ -239,11 +239,7 @@ func (d *deletion) deleteSteps() []Step {
 					return err
 				}
 
-				if err := d.removeLeftovers(ctx); err != nil {
-					return err
-				}
-
-				return dropMoveLease(ctx, d.management.Cluster)
+				return d.removeRest(ctx)
 			},
 		},
 	}
@@ -325,7 +321,7 @@ func (d *deletion) findCluster(ctx context.Context) error {
 	var missing *mgmtcluster.NotFoundError
 	if err != nil && !errors.As(err, &missing) {
 		err = cmp.Or(d.management.CheckInstalled(ctx), err)
-		if d.To.Kubeconfig == "" || d.management == d.to {
+		if !d.hasOtherEnd() {
 			return err
 		}
 
@@ -360,14 +356,19 @@ func (d *deletion) findCluster(ctx context.Context) error {
 }
 
 // judgeRemains tells the remains of an interrupted Delete from those of an interrupted move out of this management
-// cluster. A Delete has noted the connection on them. A move has left its Lease, and has the cluster at its other end.
+// cluster. A Delete has noted the connection on them. A move has signed them, or has left its Lease, and has the cluster
+// at its other end.
 func (d *deletion) judgeRemains(ctx context.Context, err error) error {
 	d.loadStoredKubeconfig()
-	if err != nil || d.kubeconfig != nil {
+	if err != nil {
 		return err
 	}
 
-	if d.missing = checkMoveEnded(ctx, d.management.Cluster); d.missing != nil {
+	if d.missing = checkUnsigned(d.management.Cluster, d.kept); d.missing == nil && d.kubeconfig == nil {
+		d.missing = checkMoveEnded(ctx, d.management.Cluster)
+	}
+
+	if d.missing != nil {
 		d.kept = nil
 	}
 
@@ -421,12 +422,18 @@ func (d *deletion) findRemains(ctx context.Context, unreachable error) error {
 	return nil
 }
 
-// findMovedSteps returns the steps to look for a cluster moved out of itself by an interrupted Delete. They look in the
-// target of this move.
-func (d *deletion) findMovedSteps() []Step {
-	wanted := func() bool {
-		return d.missing != nil && d.to != nil && (!d.to.isLocal || d.to.local.Exists() && !d.management.isLocal)
+// hasOtherEnd reports whether an earlier Delete may have moved the cluster to the other management cluster.
+func (d *deletion) hasOtherEnd() bool {
+	if d.to == nil || d.to == d.management {
+		return false
 	}
+
+	return !d.to.isLocal || d.to.local.Exists() && !d.management.isLocal
+}
+
+// findMovedSteps look for a cluster moved out of itself by an interrupted Delete, in the target of the move.
+func (d *deletion) findMovedSteps() []Step {
+	wanted := func() bool { return d.missing != nil && d.hasOtherEnd() }
 	out := withCondition(wanted, d.to.startSteps(d.Display, nil)...)
 	out = append(out, withCondition(wanted, Step{
 		name:  "Looking for it in the other management cluster",
@@ -579,7 +586,17 @@ func (d *deletion) checkSettled() error {
 	return checkSettled(d.cluster)
 }
 
-// removeLeftovers removes the objects of Create, unless something else needs them.
+// removeRest removes the Lease of a killed move, and Create's objects. They go last: without them, the next Delete would
+// take a Lease for that of a move.
+func (d *deletion) removeRest(ctx context.Context) error {
+	if err := d.dropLease(ctx); err != nil {
+		return err
+	}
+
+	return d.removeLeftovers(ctx)
+}
+
+// removeLeftovers removes Create's objects, unless something else needs them.
 func (d *deletion) removeLeftovers(ctx context.Context) error {
 	if path, err := KubeconfigPath(d.Name); err == nil && fileExists(path) {
 		if err := d.removeKubeconfig(path); err != nil {
@@ -682,14 +699,15 @@ type reached struct {
 	CA     []byte `json:"ca,omitempty"`
 }
 
-// storeKubeconfig stores the connection to the cluster, because a second Delete can no longer find the Cluster.
+// storeKubeconfig stores the connection to the cluster, because a second Delete no longer finds the Cluster. It removes
+// the sign of a move that had ended, or had not begun.
 func (d *deletion) storeKubeconfig(ctx context.Context) error {
 	text, err := json.Marshal(reached{d.kubeconfig.Server, d.kubeconfig.CertificateAuthorityData})
 	if err != nil {
 		return fmt.Errorf("failed to encode how %s is reached: %w", d.Name, err)
 	}
 
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, reachedAnnotation, text)
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q,%q:null}}}`, reachedAnnotation, text, movingAnnotation)
 
 	for _, object := range d.kept {
 		err := d.management.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))

@@ -18,6 +18,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,9 +46,11 @@ type moveLease struct {
 	// holder identifies this command. note is a file with this name. If the command is killed, the next command on this
 	// machine with the same note reuses the name.
 	holder, note string
-	life         time.Duration
-	lease        *coordinationv1.Lease
-	// tried reports whether this command has tried to write the Lease, perhaps without an answer.
+	// sign names both ends of the move in the Lease. It is "" for a command that only removes a Lease.
+	sign  string
+	life  time.Duration
+	lease *coordinationv1.Lease
+	// tried reports that it was written, perhaps without an answer.
 	tried bool
 	// renewing is held during a renewal. renewed is the start of the last successful write.
 	renewing sync.Mutex
@@ -162,6 +165,10 @@ func (l *moveLease) writeHolder(ctx context.Context, before *coordinationv1.Leas
 	begun := time.Now()
 	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(begun))
 	l.tried = true
+
+	if l.sign != "" {
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, movingAnnotation, l.sign)
+	}
 
 	var err error
 	if before == nil {
@@ -313,6 +320,10 @@ func (l *moveLease) release(ctx context.Context) {
 	found := &coordinationv1.Lease{}
 
 	err := l.in.Get(ctx, l.objectKey(), found)
+	if err == nil && l.sign != "" && found.Annotations[movingAnnotation] != l.sign {
+		return // of a move between other ends
+	}
+
 	if err == nil && ptr.Deref(found.Spec.HolderIdentity, "") == l.holder {
 		err = l.in.Delete(ctx, found, client.Preconditions{
 			UID: ptr.To(found.UID), ResourceVersion: ptr.To(found.ResourceVersion),
@@ -359,7 +370,7 @@ func (m *move) holdLeases(ctx context.Context) (held context.Context, release fu
 	}
 
 	for _, one := range leases {
-		one.say = m.Display.PrintLine
+		one.say, one.sign = m.Display.PrintLine, m.markerText()
 
 		err := one.acquireOrWatch(ctx)
 		if apierrors.IsForbidden(err) {
@@ -445,9 +456,9 @@ func (l *moveLease) removeIfIdle(ctx context.Context) error {
 	return fmt.Errorf("failed to remove the lock of a move: %w", err)
 }
 
-// dropNoted removes the Leases of a move that this user had on this machine, and that was killed at its end. It is for
-// commands that find the move done.
-func dropNoted(ctx context.Context, namespace string, ends ...*management) {
+// dropNoted removes the Leases of a move between these ends that this user had on this machine, and that was killed at
+// its end. It is for commands that find the move done. The Leases stay if a Cluster has the sign of a move.
+func dropNoted(ctx context.Context, namespace string, from, to *management) {
 	folder, err := lockFolder()
 	if err != nil {
 		return
@@ -460,19 +471,34 @@ func dropNoted(ctx context.Context, namespace string, ends ...*management) {
 	ctx, cancel := context.WithTimeout(ctx, leaseCleanup)
 	defer cancel()
 
-	for _, end := range ends {
+	ends := []*management{from, to}
+	ids := make([]types.UID, len(ends))
+
+	for i, end := range ends {
 		if end.Cluster == nil && end.connect(ctx) != nil {
-			continue
+			return
 		}
 
-		id, err := end.FetchIdentity(ctx)
-		path := filepath.Join(folder, string(id)+"_"+namespace)
-		if err != nil || !fileExists(path+noteSuffix) {
+		list, err := listNamespaceClusters(ctx, end.Cluster, namespace)
+		if err != nil || slices.ContainsFunc(list, isSigned) {
+			return
+		}
+
+		if ids[i], err = end.FetchIdentity(ctx); err != nil {
+			return
+		}
+	}
+
+	for i, end := range ends {
+		path := filepath.Join(folder, string(ids[i])+"_"+namespace)
+		if !fileExists(path + noteSuffix) {
 			continue
 		}
 
 		if unlock, err := filelock.TakeFile(path); err == nil { // no move runs
-			newMoveLease(end.Cluster, namespace, path+noteSuffix).release(ctx)
+			lease := newMoveLease(end.Cluster, namespace, path+noteSuffix)
+			lease.sign = signOf(ids[0], ids[1])
+			lease.release(ctx)
 			unlock()
 		}
 	}

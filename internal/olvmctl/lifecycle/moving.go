@@ -112,6 +112,10 @@ func (m *move) runLocked(ctx context.Context) error {
 		return err
 	}
 
+	if err := signCreated(ctx, from.Cluster, from.Namespace, m.markerText()); err != nil {
+		return err
+	}
+
 	if err := signClusters(ctx, from.Cluster, m.source, m.markerText()); err != nil {
 		return err
 	}
@@ -368,6 +372,10 @@ func (m *move) resumeClusters(ctx context.Context, in *mgmtcluster.Cluster) erro
 		if err != nil {
 			return fmt.Errorf("failed to end the move of ClusterClass %s: %w", classes.Items[i].Name, err)
 		}
+	}
+
+	if err := m.unsignCreated(ctx); err != nil { // before the Clusters: their signs show that there is more
+		return err
 	}
 
 	list, err := listNamespaceClusters(ctx, in, m.from.Namespace)

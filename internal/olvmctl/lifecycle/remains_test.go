@@ -389,8 +389,9 @@ func TestTheRestOfAMoveIsNotTakenForThatOfADeletion(t *testing.T) {
 // itself and deleted it, and was interrupted before it removed the rest.
 func TestADeletionGoesOnFromAClusterThatIsGone(t *testing.T) {
 	for name, test := range map[string]struct {
-		silent, other bool
+		silent, other, local bool
 	}{
+		"the other one is local":    {silent: true, local: true},
 		"it answers":                {},
 		"it answers no more":        {silent: true},
 		"the rest is of another":    {other: true},
@@ -407,7 +408,7 @@ func TestADeletionGoesOnFromAClusterThatIsGone(t *testing.T) {
 			own := m.open(1, &gate{}).options
 			if test.silent {
 				own.Kubeconfig = filepath.Join(t.TempDir(), "own")
-				testenv.WriteKubeconfig(t, own.Kubeconfig, "https://127.0.0.1:1")
+				testenv.WriteKubeconfig(t, own.Kubeconfig, "https://127.0.0.1:2")
 			}
 
 			config, err := clientcmd.LoadFromFile(own.Kubeconfig)
@@ -425,10 +426,23 @@ func TestADeletionGoesOnFromAClusterThatIsGone(t *testing.T) {
 			o := DeleteOptions{Name: "prod", To: m.open(0, &gate{}).options}
 			o.Management = mgmtcluster.Options{Kubeconfig: own.Kubeconfig, Namespace: m.namespace}
 			o.Driver, o.Display = mgmtcluster.DriverExisting, progress.NewDisplay(&bytes.Buffer{})
+			if test.local {
+				localThatStopped(t)
+
+				o.To = mgmtcluster.Options{}
+			}
+
 			d, err := newDeletion(o)
 			check.Error(t, err, "")
+			check.Equal(t, "the other one is local", d.to.isLocal, test.local)
 			check.Error(t, d.findCluster(t.Context()), "")
 			check.Set(t, "the cluster is missing", d.missing != nil)
+			check.Equal(t, "it is looked for there", d.hasOtherEnd(), true)
+
+			if test.local { // as after its start
+				d.to = m.open(0, &gate{})
+			}
+
 			check.Error(t, d.findMoved(t.Context()), "")
 			check.Equal(t, "still missing", d.missing != nil, test.other)
 			check.Equal(t, "Secrets that go", len(d.kept), map[bool]int{false: 1}[test.other])
