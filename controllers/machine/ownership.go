@@ -7,6 +7,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
@@ -14,29 +15,26 @@ import (
 // isOwned reports whether the VM carries the machine's owner mark.
 func isOwned(owner ownermark.Owner, vm *engine.VM) bool { return owner.IsNamedIn(vm.CommentText()) }
 
-// newNotOwnedError explains why the controller does not change a VM. It does not describe the VM, because tenants must
-// not learn about VMs of others.
+// newNotOwnedError explains why the controller does not change a VM, and looks again later.
 func newNotOwnedError(owner ownermark.Owner, id engine.ID) *blocker.Error {
-	return &blocker.Error{
-		Reason: infrav1.VMNotOwnedReason,
-		Message: fmt.Sprintf("VM %s does not have the mark of this machine, so the controller does not change it. If "+
-			"the VM belongs to this machine, replace its comment in the engine with exactly %q. Otherwise, delete "+
-			"this Machine and follow the message of the Deleting condition", id, owner.Comment()),
-		RetryAfter: vmSteady,
-	}
+	out := desired.NewNotOwnedError(owner, id)
+	out.RetryAfter = vmSteady
+
+	return out
 }
 
 // checkVMsOwned returns a *blocker.Error if one of the VMs lacks the owner's mark. Missing VMs pass the check.
 func checkVMsOwned(ctx context.Context, session *engine.Client, owner ownermark.Owner, ids []engine.ID) error {
 	for _, id := range ids {
-		vm, err := session.FetchVM(ctx, id)
+		err := desired.CheckVMOwned(ctx, session, owner, id)
 
-		switch {
-		case engine.IsNotFound(err):
-		case err != nil:
+		var foreign *blocker.Error
+		if errors.As(err, &foreign) {
+			foreign.RetryAfter = vmSteady
+		}
+
+		if err != nil {
 			return err
-		case !isOwned(owner, vm):
-			return newNotOwnedError(owner, id)
 		}
 	}
 

@@ -311,3 +311,31 @@ func (e *Existing) NewConflictError() error {
 		e.VM.Name, e.VM.ID, e.VM.CommentText(),
 	)}
 }
+
+// NewNotOwnedError explains why the controller does not change a VM. It does not describe the VM, because tenants must
+// not learn about VMs of others.
+func NewNotOwnedError(owner ownermark.Owner, id engine.ID) *blocker.Error {
+	return &blocker.Error{
+		Reason: infrav1.VMNotOwnedReason,
+		Message: fmt.Sprintf("VM %s does not have the mark of this machine, so the controller does not change it. If "+
+			"the VM belongs to this machine, replace its comment in the engine with exactly %q. Otherwise, delete "+
+			"this Machine and follow the message of the Deleting condition", id, owner.Comment()),
+	}
+}
+
+// CheckVMOwned returns a *blocker.Error if a VM named by a record, such as the state, lacks the owner's mark. A missing
+// VM passes the check. The controller and plans share it.
+func CheckVMOwned(ctx context.Context, session *engine.Client, owner ownermark.Owner, id engine.ID) error {
+	vm, err := session.FetchVM(ctx, id)
+
+	switch {
+	case engine.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case !owner.IsNamedIn(vm.CommentText()):
+		return NewNotOwnedError(owner, id)
+	}
+
+	return nil
+}

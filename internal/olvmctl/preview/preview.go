@@ -249,13 +249,8 @@ func (m *Manifests) renderMachine(
 		return Rendered{}, err
 	}
 
-	// The plan for a running machine must show its changes, and not a second VM.
-	existing, err := machine.findExisting(ctx, session)
-	if err != nil {
-		return Rendered{}, err
-	}
-
-	existing, owner, err := machine.adopts(existing, state)
+	// A plan for a running machine shows changes, not a second VM.
+	existing, owner, err := machine.findAdopted(ctx, session, state)
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -384,7 +379,7 @@ func (m *Manifests) openSession(
 }
 
 // adopts returns what the controller would adopt of an existing VM, or nil, and the owner mark of the machine's VM. It
-// fails for a VM that the controller refuses. An existing VM keeps the UID of its mark in two cases: the manifests lack
+// fails for a VM that the controller refuses by its name. An existing VM keeps the UID of its mark in two cases: the manifests lack
 // one, or the state knows the machine's VM.
 func (machine *Machine) adopts(
 	existing *desired.Existing, state *tfstate.State,
@@ -415,6 +410,24 @@ func (machine *Machine) adopts(
 	existing, err := existing.FilterOwned(comment, engine.ID(state.VMID()))
 
 	return existing, owner, err
+}
+
+// findAdopted finds the machine's VM in the engine, and returns what the controller would adopt of it, as adopts does.
+// It fails if the controller refuses the VM of the state, which may have another name by now. Pools have another mark.
+func (machine *Machine) findAdopted(
+	ctx context.Context, session *engine.Client, state *tfstate.State,
+) (*desired.Existing, ownermark.Owner, error) {
+	existing, err := machine.findExisting(ctx, session)
+	if err != nil {
+		return nil, ownermark.Owner{}, err
+	}
+
+	existing, owner, err := machine.adopts(existing, state)
+	if err != nil || machine.pool != nil || state.VMID() == "" {
+		return existing, owner, err
+	}
+
+	return existing, owner, desired.CheckVMOwned(ctx, session, owner, engine.ID(state.VMID()))
 }
 
 func resultOf(machine Machine) *planreport.Result {
