@@ -144,14 +144,16 @@ func lastOf(object *metav1.PartialObjectMetadata) int {
 	return 0
 }
 
-// discardObject deletes one object as clusterctl does after copying: without the cleanup of its controller.
+// discardObject deletes one object like clusterctl after copying it: without its controller's cleanup. Each write names
+// the UID, because it may arrive late: another command may have made a new object of this name by then.
 func discardObject(ctx context.Context, c client.Client, object *metav1.PartialObjectMetadata) error {
-	mark := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:""}}}`, clusterctlv1.DeleteForMoveAnnotation)
-	free := []byte(`{"metadata":{"finalizers":null}}`)
+	uid := object.UID
+	mark := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:""}}}`, uid, clusterctlv1.DeleteForMoveAnnotation)
+	free := fmt.Appendf(nil, `{"metadata":{"uid":%q,"finalizers":null}}`, uid)
 
 	err := c.Patch(ctx, object, client.RawPatch(types.MergePatchType, mark))
 	if err == nil {
-		err = c.Delete(ctx, object)
+		err = c.Delete(ctx, object, client.Preconditions{UID: &uid})
 	}
 
 	if err == nil && len(object.Finalizers) > 0 {

@@ -396,7 +396,7 @@ func (m *move) holdLeases(ctx context.Context) (held context.Context, release fu
 // fence has a management cluster refuse writes of a command that may have lost its Lease, or has lost that of the other
 // management cluster: whoever moves needs both.
 func (m *move) fence(own *moveLease, in *management) *management {
-	if own.lease == nil {
+	if !slices.Contains(m.leases, own) { // not own.lease: a renewal may write it now
 		return in
 	}
 

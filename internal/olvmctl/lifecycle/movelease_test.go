@@ -19,7 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -176,6 +178,9 @@ func takenLease(t *testing.T, problem *atomic.Pointer[error]) *moveLease {
 
 // sleep has a Lease as it is after the machine has slept for longer than its life: the steady clock stood still.
 func (l *moveLease) sleep() {
+	l.renewing.Lock() // the answer to a renewal under way would end the sleep
+	defer l.renewing.Unlock()
+
 	slept := *l.renewed.Load()
 	slept.wall = slept.wall.Add(-2 * l.life)
 	l.renewed.Store(&slept)
@@ -386,16 +391,24 @@ func TestClusterctlWritesNothingWithALostLease(t *testing.T) {
 	}
 }
 
-// takeLease has another machine take the Lease of a move.
+// takeLease has another machine take the Lease of a move. Handlers of requests call it, so it does not end the test.
 func (m *moving) takeLease(end int) {
 	m.t.Helper()
 
-	lease := &coordinationv1.Lease{}
 	key := (&moveLease{namespace: m.namespace}).objectKey()
-	check.Error(m.t, m.servers[end].Client.Get(m.t.Context(), key, lease), "")
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the holder may renew it meanwhile
+		lease := &coordinationv1.Lease{}
+		if err := m.servers[end].Client.Get(m.t.Context(), key, lease); err != nil {
+			return err
+		}
 
-	lease.Spec.HolderIdentity = ptr.To("jane@elsewhere 1")
-	check.Error(m.t, m.servers[end].Client.Update(m.t.Context(), lease), "")
+		lease.Spec.HolderIdentity = ptr.To("jane@elsewhere 1")
+
+		return m.servers[end].Client.Update(m.t.Context(), lease)
+	})
+	if err != nil {
+		m.t.Errorf("failed to take the Lease: %v", err)
+	}
 }
 
 // leaseHolder returns the holder of the Lease of a move, or "" without one.
@@ -494,6 +507,20 @@ func TestALeaseAgesByTheFasterClock(t *testing.T) {
 	}
 }
 
+// TestAFenceIsMadeBesideARenewal has a Lease renewed while the fence is made. The race detector judges it.
+func TestAFenceIsMadeBesideARenewal(t *testing.T) {
+	held := leaseOf(leased(t, interceptor.Funcs{}), t.TempDir())
+	check.Error(t, held.acquireOrWatch(t.Context()), "")
+
+	m, end := &move{leases: []*moveLease{held}}, &management{Cluster: held.in}
+	renewed := make(chan error, 1)
+	go func() { renewed <- held.renew(t.Context()) }()
+
+	check.Equal(t, "the end has a fence", m.fence(held, end) != end, true)
+	check.Error(t, <-renewed, "")
+	check.Equal(t, "an end without a Lease has one", (&move{}).fence(held, end) != end, false)
+}
+
 // TestTheMessagesOfAMoveAreDocumented compares the table for users with the messages.
 func TestTheMessagesOfAMoveAreDocumented(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "user", "olvmctl.md"))
@@ -525,4 +552,40 @@ func TestTheMessagesOfAMoveAreDocumented(t *testing.T) {
 	for _, message := range []string{waited, refused, lost, unsure} {
 		check.Contains(t, "the page", shown, "| `"+message)
 	}
+}
+
+// TestAMoveSignsAndResumesClustersBesideTheirControllers has a controller write each Cluster just before the patch.
+func TestAMoveSignsAndResumesClustersBesideTheirControllers(t *testing.T) {
+	key := client.ObjectKey{Namespace: "prod", Name: "prod"}
+	writes := 0
+	in := leased(t, interceptor.Funcs{
+		Patch: func(
+			ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, o ...client.PatchOption,
+		) error {
+			if writes++; writes%2 == 1 {
+				other := &clusterv1.Cluster{}
+				check.Error(t, c.Get(ctx, key, other), "")
+				metav1.SetMetaDataLabel(&other.ObjectMeta, "of-a-controller", fmt.Sprint(writes))
+				check.Error(t, c.Update(ctx, other), "")
+			}
+
+			return c.Patch(ctx, object, patch, o...)
+		},
+	})
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	cluster.Spec.Paused = ptr.To(true)
+	check.Error(t, in.Create(t.Context(), cluster), "")
+
+	check.Error(t, signClusters(t.Context(), in, []clusterv1.Cluster{*cluster}, "from a to b"), "")
+	check.Error(t, in.Get(t.Context(), key, cluster), "")
+	check.Equal(t, "the sign", cluster.Annotations[movingAnnotation], "from a to b")
+
+	check.Error(t, endMove(t.Context(), in, cluster), "")
+
+	ended := &clusterv1.Cluster{}
+	check.Error(t, in.Get(t.Context(), key, ended), "")
+	check.Equal(t, "the sign", ended.Annotations[movingAnnotation], "")
+	check.Equal(t, "paused", ptr.Deref(ended.Spec.Paused, false), false)
+	check.Equal(t, "the label of the controller", ended.Labels["of-a-controller"], "3")
+	check.Equal(t, "patches", writes, 4)
 }

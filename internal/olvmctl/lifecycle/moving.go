@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -366,9 +368,10 @@ func (m *move) resumeClusters(ctx context.Context, in *mgmtcluster.Cluster) erro
 		return fmt.Errorf("failed to list the ClusterClasses: %w", err)
 	}
 
-	free := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, clusterv1.PausedAnnotation)
 	for i := range classes.Items {
-		err := in.Patch(ctx, &classes.Items[i], client.RawPatch(types.MergePatchType, free))
+		err := patchRead(ctx, in, &classes.Items[i], func(class *metav1.PartialObjectMetadata) {
+			delete(class.Annotations, clusterv1.PausedAnnotation)
+		})
 		if err != nil {
 			return fmt.Errorf("failed to end the move of ClusterClass %s: %w", classes.Items[i].Name, err)
 		}
@@ -442,11 +445,11 @@ func (m *move) checkNothingInTheWay(ctx context.Context) error {
 // signClusters adds the sign of the move to Clusters before they move.
 func signClusters(ctx context.Context, in *mgmtcluster.Cluster, clusters []clusterv1.Cluster, sign string) error {
 	for i := range clusters {
-		cluster := &clusters[i]
-		before := cluster.DeepCopy()
-		metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, movingAnnotation, sign)
-		if err := in.Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
-			return fmt.Errorf("failed to begin the move of Cluster %s: %w", cluster.Name, err)
+		err := patchRead(ctx, in, &clusters[i], func(cluster *clusterv1.Cluster) {
+			metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, movingAnnotation, sign)
+		})
+		if err != nil {
+			return fmt.Errorf("failed to begin the move of Cluster %s: %w", clusters[i].Name, err)
 		}
 	}
 
@@ -455,18 +458,49 @@ func signClusters(ctx context.Context, in *mgmtcluster.Cluster, clusters []clust
 
 // endMove resumes the controllers of a moved Cluster.
 func endMove(ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cluster) error {
-	before := cluster.DeepCopy()
-	cluster.Spec.Paused = nil
-	delete(cluster.Annotations, movingAnnotation)
-	if err := in.Patch(ctx, cluster, client.MergeFrom(before)); err != nil {
+	err := patchRead(ctx, in, cluster, func(cluster *clusterv1.Cluster) {
+		cluster.Spec.Paused = nil
+		delete(cluster.Annotations, movingAnnotation)
+	})
+	if err != nil {
 		return fmt.Errorf("failed to end the move of Cluster %s: %w", cluster.Name, err)
 	}
 
 	return nil
 }
 
-// isRest reports whether a Cluster is left at the source by a move that has copied all objects. Before clusterctl
-// deletes objects at the source, it marks them and removes all other annotations.
+// patchRead changes an object as it was read: a request that arrives late must not undo what another command has
+// written meanwhile. Controllers write, too, so patchRead reads the same object again after a conflict.
+func patchRead[T client.Object](ctx context.Context, in *mgmtcluster.Cluster, read T, change func(T)) error {
+	uid := read.GetUID()
+
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		changed, ok := read.DeepCopyObject().(T)
+		if !ok {
+			return fmt.Errorf("failed to copy a %T", read)
+		}
+
+		change(changed)
+
+		err := in.Patch(ctx, changed, client.MergeFromWithOptions(read, client.MergeFromWithOptimisticLock{}))
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+
+		if again := in.Get(ctx, client.ObjectKeyFromObject(read), read); again != nil {
+			return again
+		}
+
+		if read.GetUID() != uid {
+			return errors.New("another command has replaced it")
+		}
+
+		return err
+	})
+}
+
+// isRest reports whether a Cluster is the rest of a move with all objects copied. clusterctl marks objects before
+// deleting them at the source, and removes all other annotations.
 func isRest(cluster *clusterv1.Cluster) bool {
 	_, goes := cluster.Annotations[clusterctlv1.DeleteForMoveAnnotation]
 	return goes && ptr.Deref(cluster.Spec.Paused, false)
