@@ -356,8 +356,8 @@ func (d *deletion) findCluster(ctx context.Context) error {
 }
 
 // judgeRemains tells the remains of an interrupted Delete from those of an interrupted move out of this management
-// cluster. A Delete has noted the connection on them. A move has signed them, or has left its Lease, and has the cluster
-// at its other end.
+// cluster. A Delete has noted the connection on them. A move has signed them, or has left its Lease. Its other end has
+// the cluster.
 func (d *deletion) judgeRemains(ctx context.Context, err error) error {
 	d.loadStoredKubeconfig()
 	if err != nil {
@@ -586,8 +586,8 @@ func (d *deletion) checkSettled() error {
 	return checkSettled(d.cluster)
 }
 
-// removeRest removes the Lease of a killed move, and Create's objects. They go last: without them, the next Delete would
-// take a Lease for that of a move.
+// removeRest removes the Lease of a killed move, and Create's objects. They go last: without them, the next Delete
+// would take a Lease for that of a move.
 func (d *deletion) removeRest(ctx context.Context) error {
 	if err := d.dropLease(ctx); err != nil {
 		return err

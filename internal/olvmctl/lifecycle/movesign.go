@@ -141,7 +141,8 @@ func checkUnsigned(in *mgmtcluster.Cluster, objects []client.Object) error {
 
 		return fmt.Errorf("%s is the rest of a move of namespace %s out of or into %s, which was interrupted, or is "+
 			"not over; run the command that has begun it again, or olvmctl move -n %s with the kubeconfigs of both "+
-			"management clusters. If all moves have ended, remove the rest, and run this command again: %s", nameOf(object),
+			"management clusters. If all moves have ended, remove the rest, and run this command again: %s",
+			nameOf(object),
 			in.Namespace, in.Server(), in.Namespace,
 			in.ShellAccess().CommandLine("kubectl", "-n", object.GetNamespace(), "delete", kind, object.GetName()))
 	}
