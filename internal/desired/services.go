@@ -57,7 +57,7 @@ func checkEndpointHolder(cluster infrav1.OLVMClusterSpec) error {
 	}
 
 	return newServicesError("spec.controlPlaneEndpoint.host",
-		"%q is not an IP address that %s could assign to a node; write one, or set "+
+		"%q is not an IP address, which %s could give to a node; write one, or set "+
 			"controlPlaneServices.virtualIPProvider to External",
 		cluster.ControlPlaneEndpoint.Host, holder)
 }

@@ -154,7 +154,7 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 			header.ClusterBits)
 	case !header.fitsInto(size):
 		return Image{}, fmt.Errorf(
-			"the qcow2 image ends before its tables: the file of %d bytes is truncated; download it again",
+			"the qcow2 image ends before its tables: the file of %d bytes was cut off; get it again",
 			size,
 		)
 	case header.Size == 0 || header.Size%sector != 0 || header.Size > 1<<56:

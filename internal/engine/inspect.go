@@ -37,7 +37,7 @@ func (c *Client) FetchAppearance(ctx context.Context) (Appearance, error) {
 
 	_ = response.Body.Close()
 	if response.TLS == nil || len(response.TLS.PeerCertificates) == 0 {
-		return Appearance{}, errors.New("the engine sent no certificate")
+		return Appearance{}, errors.New("the engine shows no certificate")
 	}
 
 	out := Appearance{CertificateEnds: response.TLS.PeerCertificates[0].NotAfter}

@@ -22,7 +22,7 @@ func CleanLogin(username, password string) (cleanUsername, cleanPassword string)
 // after a few wrong passwords. The error repeats neither.
 func CheckLogin(username, password string) error {
 	if part, what := findStandIn(username, password, describeStandIn); what != "" {
-		return errors.New("the " + part + " is " + what + "; nothing was sent; enter the real one")
+		return errors.New("the " + part + " is " + what + "; nothing was sent: give the real one")
 	}
 
 	for _, part := range []struct{ name, text string }{{"user name", username}, {"password", password}} {

@@ -234,7 +234,7 @@ func chooseAllocation(domain *StorageDomain, format string, sparse *bool) (*bool
 	case format == FormatCow:
 		return &yes, nil
 	case format == FormatRaw && isBlock && sparse != nil && *sparse:
-		return nil, &AllocationError{fmt.Sprintf("storage domain %q is block storage (%s), where raw disks are "+
+		return nil, &AllocationError{fmt.Sprintf("storage domain %q is block storage (%s), on which raw disks are "+
 			"preallocated; omit sparse, or write format cow", domain.Name, domain.StorageType)}
 	case format == FormatRaw && isBlock:
 		return &no, nil

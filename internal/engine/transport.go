@@ -205,7 +205,7 @@ func findAuthorityProblem(err x509.UnknownAuthorityError) CertificateProblem {
 }
 
 // ErrPlainHTTP reports that the server does not speak TLS.
-var ErrPlainHTTP = errors.New("it answers without encryption, like a plain HTTP port")
+var ErrPlainHTTP = errors.New("it answers without encryption, as on a port for plain HTTP")
 
 // redirectError reports that the engine redirects to another URL.
 type redirectError struct{ target string }

@@ -428,8 +428,8 @@ func (u *upload) runTransfer(ctx context.Context) error {
 
 	if err := u.finalizeAnyway(ctx); hasStatus(err, http.StatusForbidden) {
 		return fmt.Errorf(
-			"%w; to start an upload, the user needs rights on the disk; to finish it, the right to create disks on "+
-				"the whole system, for example the role DiskCreator",
+			"%w; to begin an upload the user needs rights on the disk alone, to end one the right to make disks on "+
+				"the whole system, as the role DiskCreator has it",
 			err,
 		)
 	} else if err != nil {

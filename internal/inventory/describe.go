@@ -270,8 +270,7 @@ func ExplainIneligible(vm engine.DescribedVM, host *engine.DescribedHost) (reaso
 		return ReasonDeleting, "The VM is about to be deleted. If that is not so, take the tag " +
 			getDeletingTag(vm.ID) + " from it in the engine"
 	case IsRetained(vm.Tags):
-		return ReasonRetained, "The VM was a node, and keeps its disk. Clean the VM, and remove the " +
-			"tag " + retainedTag +
+		return ReasonRetained, "The VM was a node, and keeps its disk. Clean it, and take the tag " + retainedTag +
 			" from it in the engine"
 	case owned:
 		return ReasonForeign, fmt.Sprintf("The VM's comment says that it is of the OLVMMachine %s/%s. Clear the "+

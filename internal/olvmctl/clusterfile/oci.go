@@ -70,7 +70,7 @@ func (s *Source) checkOCI() {
 
 	if len(s.Name) > maxOCIName {
 		s.noteProblem(
-			false, "name", "%q has more than %d characters, the maximum for a cluster on OCI", s.Name, maxOCIName,
+			false, "name", "%q has more than %d characters, the most that a cluster on OCI has", s.Name, maxOCIName,
 		)
 	}
 

@@ -332,7 +332,7 @@ func (l *look) checkUserData() bool {
 			l.addFinding(check, doctor.Failed, "add ignition.platform.id=openstack to the arguments of the kernel",
 				"there is Ignition, and the boot loader does not say where it finds its configuration")
 		case platform[1] != "openstack":
-			l.addFinding(check, doctor.Failed, "create it again: olvmctl image create --from FILE --out OTHER",
+			l.addFinding(check, doctor.Failed, "make it anew: olvmctl image create --from FILE --out OTHER",
 				"Ignition looks for its configuration as on %s, and the engine has it on a config drive: openstack",
 				platform[1])
 		default:
@@ -353,7 +353,7 @@ func (l *look) checkUserData() bool {
 	case l.hasAny("/etc/cloud/cloud-init.disabled"):
 		l.addFinding(check, doctor.Failed, "remove /etc/cloud/cloud-init.disabled", "cloud-init is turned off")
 	case sources != nil && !slices.Contains(sources, "ConfigDrive"):
-		l.addFinding(check, doctor.Failed, "add ConfigDrive to datasource_list in /etc/cloud/cloud.cfg.d",
+		l.addFinding(check, doctor.Failed, "have ConfigDrive in datasource_list of /etc/cloud/cloud.cfg.d",
 			"cloud-init does not look at the config drive, on which the engine has the user data")
 	default:
 		l.addFinding(

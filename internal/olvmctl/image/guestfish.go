@@ -290,7 +290,7 @@ func (g *guestfish) closeSession(err error) error {
 		return g.ctx.Err()
 	case ended != nil:
 		return fmt.Errorf(
-			"guestfish failed; if KVM is the problem, set LIBGUESTFS_BACKEND_SETTINGS=force_tcg: %s",
+			"guestfish failed; where KVM is the trouble, LIBGUESTFS_BACKEND_SETTINGS=force_tcg does without it: %s",
 			cmp.Or(strings.TrimSpace(g.stderr.String()), ended.Error()),
 		)
 	}

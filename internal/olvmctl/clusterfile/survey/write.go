@@ -137,7 +137,7 @@ func (a *Answers) renderFile(ca string) ([]byte, error) {
 			add("workerMachine", a.machineKeys(a.WorkerMemory, a.WorkerCores, a.WorkerDisk, a.WorkerDataDisk,
 				a.WorkerAddresses), ""), ""), "")
 	var out bytes.Buffer
-	out.WriteString("# Created by olvmctl init. Missing keys have their defaults; see docs/user/cluster-file.md.\n")
+	out.WriteString("# By olvmctl init. What is not here has its default; see docs/user/cluster-file.md.\n")
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
 	if err := encoder.Encode((*yaml.Node)(root)); err != nil {
