@@ -31,8 +31,7 @@ func (a *accessFlags) addFlags(set *pflag.FlagSet) {
 	set.StringVar(&a.caFile, "ca-file", "",
 		"PEM file with the CA of the engine, in place of the manifests' or the cluster file's")
 	set.StringVar(&a.credentials, "credentials", "",
-		"file with a Secret that has username and password of the engine, in place of OLVM_USERNAME and "+
-			"OLVM_PASSWORD")
+		"file with a Secret that has username and password of the engine, in place of OLVM_USERNAME and OLVM_PASSWORD")
 }
 
 //nolint:gosec // a help text

@@ -14,7 +14,7 @@ import (
 )
 
 // errUnwell ends a command after printing its findings.
-var errUnwell = errors.New("some checks failed")
+var errUnwell = errors.New("something has to be mended first")
 
 // doctorFlags are the flags of the doctor command.
 type doctorFlags struct {
@@ -27,7 +27,7 @@ func newDoctorCommand(s streams) *cobra.Command {
 	var d doctorFlags
 	command := &cobra.Command{
 		Use:   "doctor FILE",
-		Short: "Check everything that can be checked before the first VM is created",
+		Short: "Look at all that can be known before the first VM",
 		Long: `doctor looks at a cluster file and at the engine, makes nothing, and says of each check what
 it found and what to do: the file itself; certificate, clock, login and version of the engine; the
 rights of the user; templates, networks and all else that machines name; whether guests of the
@@ -104,7 +104,7 @@ func (d *doctorFlags) examine(ctx context.Context, s streams) ([]doctor.Finding,
 	}
 
 	if cluster.ProviderName() != clusterfile.OLVMProvider {
-		return nil, fmt.Errorf("provider %s: doctor supports only %s; check the cloud with olvmctl validate --engine",
+		return nil, fmt.Errorf("provider %s: doctor knows %s alone; ask the cloud with olvmctl validate --engine",
 			cluster.ProviderName(), clusterfile.OLVMProvider)
 	}
 

@@ -179,7 +179,7 @@ func (f *clusterFileFlags) addFormatFlags(command *cobra.Command) {
 
 func (f *clusterFileFlags) addDefaultsFlag(set *pflag.FlagSet) {
 	set.StringVar(&f.defaults, "defaults", clusterfile.DefaultsPath(),
-		"file with defaults in the format of cluster files; empty for none")
+		"file with defaults for cluster files, in their format; empty for none")
 }
 
 // loadClusterFile reads the cluster file, and prints the problems in it. It returns errInvalid for an invalid file.

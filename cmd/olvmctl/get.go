@@ -343,7 +343,7 @@ func printList[T any](s streams, what, namespace string, output outputFlag, list
 func printNoneFound(s streams, what, namespace string) error {
 	where := ""
 	if namespace != "" {
-		where = " in namespace " + namespace + "; use -A to list all namespaces"
+		where = " in namespace " + namespace + "; -A lists those of all"
 	}
 
 	_, err := fmt.Fprintf(s.err, "there are no %s%s\n", what, where)

@@ -36,7 +36,7 @@ With --manager the lines of the manager's log about the machine are among them.`
 		ValidArgsFunction: f.completeMachines,
 		RunE: func(command *cobra.Command, args []string) error {
 			if f.follow && !f.output.isForPeople() {
-				return errors.New("--follow only supports text output; omit -o " + f.output.format)
+				return errors.New("--follow: its output is text; omit -o " + f.output.format)
 			}
 
 			return f.printLogs(command.Context(), s, nameOf(args, machineWords))

@@ -98,8 +98,8 @@ func (r *renderFlags) loadWithLive(ctx context.Context, s streams) (*preview.Man
 func warnOfStates(out io.Writer, manifests *preview.Manifests) error {
 	var notes []string
 	for _, cluster := range manifests.UnpausedClusters() {
-		notes = append(notes, "Cluster "+cluster+" is not paused: its controllers write the same states; pause it "+
-			"before you apply anything")
+		notes = append(notes, "Cluster "+cluster+" is not paused: its controllers write the same states; "+
+			"pause it before you apply anything")
 	}
 
 	for _, machine := range manifests.DropUnreadableStates() {

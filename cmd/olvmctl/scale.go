@@ -59,7 +59,7 @@ are more machines than addresses; --yes answers, and is needed where there is no
 	set := command.Flags()
 	management.addFlags(command)
 	output.addFlag(command, formatText)
-	set.Int32Var(&controlPlane, "control-plane", 0, "number of control plane machines; must be odd")
+	set.Int32Var(&controlPlane, "control-plane", 0, "number of control plane machines, which is odd")
 	set.Int32Var(&workers, "workers", 0, "number of workers")
 	set.BoolVarP(&yes, "yes", "y", false, "do not ask")
 	set.StringVar(&o.Deployment, "machine-deployment", "", "whose workers; needed where there are several")

@@ -99,8 +99,7 @@ func (f *startFlags) addFlags(command *cobra.Command) {
 		"vm: let a temporary VM in the engine manage the cluster until it manages itself")
 	set.StringVar(&f.kubeconfigOut, "kubeconfig-out", "",
 		"file for the kubeconfig of the cluster (default ~/.kube/kubeconfig.NAME)")
-	set.BoolVar(&f.force, "force-conflicts", false, "take back fields that others have changed since, such as "+
-		"replicas")
+	set.BoolVar(&f.force, "force-conflicts", false, "take back fields that others have changed since, such as replicas")
 	f.output.addFlag(command, formatText)
 	set.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 }
@@ -152,7 +151,7 @@ func (f *startFlags) createCluster(ctx context.Context, s streams) error {
 
 	return f.output.printValue(s.out, created, func() error {
 		describe := created.Access.CommandLine("olvmctl", "describe", created.Name, "-n", file.Namespace())
-		_, err := fmt.Fprintf(s.out, "The cluster %s has %s. To inspect it:\n  %s\n  export KUBECONFIG=%s\n",
+		_, err := fmt.Fprintf(s.out, "The cluster %s has %s. Look at it with:\n  %s\n  export KUBECONFIG=%s\n",
 			created.Name, english.Plural(created.Nodes, "node", ""), describe, shellword.QuoteWord(created.Kubeconfig))
 
 		return err

@@ -40,7 +40,7 @@ repeats them. It lists what it has gathered, and asks before it writes. Nothing 
 	set := command.Flags()
 	f.addFlags(command)
 	set.StringVar(&f.out, "out", "", "archive to write (default CLUSTER-support-TIME.tar.gz)")
-	set.BoolVar(&f.engine, "engine", false, "include data from the engine, with the credentials of the cluster")
+	set.BoolVar(&f.engine, "engine", false, "ask the engine, too, with the credentials of the cluster")
 	set.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 	f.output.file = "--out"
 	f.output.addFlag(command, formatText)
@@ -72,7 +72,7 @@ func (f *supportBundleFlags) writeBundle(ctx context.Context, s streams, name st
 	}
 
 	for _, problem := range bundle.Problems {
-		_, _ = fmt.Fprintf(s.err, "not included: %v\n", problem)
+		_, _ = fmt.Fprintf(s.err, "not in it: %v\n", problem)
 	}
 
 	question := fmt.Sprintf("Write these %d files to %s? Type yes: ", len(bundle.Files), f.out)

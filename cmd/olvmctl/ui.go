@@ -40,8 +40,8 @@ clusters; you need the right to read their Secrets.`,
 	f.addFlags(command)
 	f.output.addFlag(command, formatText)
 	set.BoolVarP(&f.all, "all-namespaces", "A", false, "the clusters of all namespaces")
-	set.BoolVar(&f.engine, "engine", false, "also ask the engines, with the credentials of the clusters")
-	set.StringVar(&f.address, "address", "127.0.0.1:0", "loopback HOST:PORT of the page; port 0 chooses a free port")
+	set.BoolVar(&f.engine, "engine", false, "ask the engines, too, with the credentials of the clusters")
+	set.StringVar(&f.address, "address", "127.0.0.1:0", "HOST:PORT of loopback for the page; port 0 is a free one")
 
 	return command
 }

@@ -76,7 +76,7 @@ func (f *upgradeFlags) validate() error {
 		return errors.New("--filename: the cluster file has the version and the VM template; leave " +
 			"--kubernetes-version and --vm-template away")
 	case f.file.path == "" && f.version == "" && f.vmTemplate == "":
-		return errors.New("specify a cluster file with -f, or --kubernetes-version, --vm-template or both")
+		return errors.New("give a cluster file with -f, or --kubernetes-version, --vm-template or both")
 	case f.version == "":
 		return nil
 	}

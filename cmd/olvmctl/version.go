@@ -25,7 +25,7 @@ func newVersionCommand(s streams) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "version",
-		Short: "Print the versions of olvmctl and of Terraform or OpenTofu",
+		Short: "Print the version, and the Terraform or OpenTofu that is found",
 		Args:  noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return printVersion(command.Context(), s, output)

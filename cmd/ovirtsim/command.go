@@ -104,7 +104,7 @@ func newCommand(out io.Writer) *cobra.Command {
 }
 
 func (f *flags) addFlags(set *pflag.FlagSet) {
-	set.StringVar(&f.listen, "listen", "127.0.0.1:0", "address to serve on; port 0 chooses a free port")
+	set.StringVar(&f.listen, "listen", "127.0.0.1:0", "address to serve on; port 0 takes a free one")
 	set.StringVar(
 		&f.ui, "ui", "",
 		"loopback address to serve a page on that shows what is in the engine, such as 127.0.0.1:8080",

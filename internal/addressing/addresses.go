@@ -410,8 +410,8 @@ func (a Allocation) addFree(held Held, out Addresses) error {
 						Reason: infrav1.AddressRangeExhaustedReason,
 						Field:  nic.Guest.Field,
 						Message: fmt.Sprintf(
-							"all %s addresses of a range are taken; add addresses, delete machines or lower the "+
-								"replicas",
+							"all %s addresses of a range are taken; add addresses, delete "+
+								"machines or lower the replicas",
 							pool.Size(),
 						),
 					}

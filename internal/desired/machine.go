@@ -192,8 +192,8 @@ func (r *machineResolver) checkName(context.Context) error {
 	}
 
 	return &blocker.Error{Reason: infrav1.InvalidHardwareReason, Field: "metadata.name", Message: fmt.Sprintf(
-		"the VM has the name of its machine, which has %d characters; the engine takes %d: give the machine, or "+
-			"what makes it, a shorter name", length, engine.MaxVMName)}
+		"the VM has the name of its machine, which has %d characters; the engine takes %d: give the machine, or what "+
+			"makes it, a shorter name", length, engine.MaxVMName)}
 }
 
 // resolveHardware resolves options, the operating system, sizes, and the network configuration of the guest.

@@ -122,7 +122,7 @@ func (h *Hosts) listNodes(
 
 	cluster := self.Labels[clusterv1.ClusterNameLabel]
 	if support.NewStandInMachine(self) == nil || support.GetServiceName(self) != support.JumpHostName || cluster == "" {
-		return nil, none, newRefusedError("%s is not a jump host", jumpHost.Name)
+		return nil, none, newRefusedError("%s is no jump host", jumpHost.Name)
 	}
 
 	var list infrav1.OLVMMachineList

@@ -31,7 +31,7 @@ func (s Service) checkKeys() error {
 		case err != nil:
 			return s.NewInvalidError(field, "it is no line of authorized_keys, such as ssh-ed25519 AAAA... name")
 		case len(strings.TrimSpace(string(rest))) > 0 || strings.ContainsAny(strings.TrimSpace(text), "\r\n"):
-			return s.NewInvalidError(field, "it has several lines; write one key per entry")
+			return s.NewInvalidError(field, "it has several lines; write one key each")
 		case len(options) > 0:
 			return s.NewInvalidError(field, "it has the options %s; write the key alone", strings.Join(options, ","))
 		}

@@ -66,8 +66,8 @@ type UnknownTypeError struct {
 
 func (e *UnknownTypeError) Error() string {
 	return fmt.Sprintf(
-		"the state contains a resource of type %q, which Cluster API Provider OLVM does not use here; the state "+
-			"was probably edited. Remove the resource from the state, or restore the state from a backup",
+		"the state contains a resource of type %q, which Cluster API Provider OLVM does not use here; the state was "+
+			"edited. Remove the resource from the state, or restore the state from a backup",
 		e.Type,
 	)
 }

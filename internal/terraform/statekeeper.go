@@ -68,8 +68,7 @@ func (k *stateKeeper) saveFinal(done bool) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		// The executor had already opened the file, so it wrote to the deleted file without an error.
 		return fmt.Errorf(
-			"the working directory %s was deleted while terraform ran; the next run goes on with what was saved "+
-				"before",
+			"the working directory %s was deleted while terraform ran; the next run goes on with what was saved before",
 			k.run.Dir,
 		)
 	}

@@ -173,8 +173,7 @@ func checkFamily(family map[string]attr.Value) string {
 	case static && family["netmask"] != nil && family["netmask"].IsNull():
 		return "Write the netmask: the guest cannot be reached without it."
 	case !static && !address.IsNull():
-		return fmt.Sprintf("Remove the address: with boot_protocol %s, the guest gets one from the "+
-			"network.", protocol.ValueString())
+		return fmt.Sprintf("Remove the address: boot_protocol %s brings one.", protocol.ValueString())
 	}
 
 	return ""

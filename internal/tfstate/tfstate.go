@@ -82,8 +82,8 @@ type TooLargeError struct {
 
 func (e *TooLargeError) Error() string {
 	return fmt.Sprintf(
-		"Terraform state is too large for Secret %s: %d KiB packed, and a Secret holds %d; most of it is user "+
-			"data, which can be made smaller",
+		"Terraform state is too large for Secret %s: %d KiB packed, and a Secret holds %d; most of it is user data, "+
+			"which can be made smaller",
 		e.Secret,
 		e.Size>>10,
 		maxPacked>>10,

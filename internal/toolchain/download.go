@@ -160,7 +160,7 @@ func (p *publisher) downloadFile(ctx context.Context, file, target string) error
 	}
 
 	if got := hex.EncodeToString(sum.Sum(nil)); got != p.checksums[file] {
-		return fmt.Errorf("%s/%s has the SHA-256 checksum %s instead of %s", p.address, file, got, p.checksums[file])
+		return fmt.Errorf("%s/%s has the SHA-256 checksum %s, and not %s", p.address, file, got, p.checksums[file])
 	}
 
 	return nil

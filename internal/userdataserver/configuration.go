@@ -270,7 +270,7 @@ func (s *Server) answerVM(w http.ResponseWriter, r *http.Request, known *metav1.
 	w.Header().Set("Content-Type", "application/x-tar")
 	w.Header().Set("Content-Length", strconv.Itoa(len(data)))
 	if _, err := w.Write(data); err != nil {
-		return fmt.Errorf("failed to send the configuration: %w", err)
+		return fmt.Errorf("failed to send it: %w", err)
 	}
 
 	return nil

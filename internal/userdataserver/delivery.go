@@ -417,7 +417,7 @@ func (s *Server) deliverUserData(w http.ResponseWriter, r *http.Request, machine
 	if err := s.client.Update(ctx, &secret); apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return fmt.Errorf("the user data has just changed: %w", err)
 	} else if err != nil {
-		return fmt.Errorf("failed to remove the token: %w", err)
+		return fmt.Errorf("failed to take the token away: %w", err)
 	}
 
 	w.Header().Set("Content-Type", "application/vnd.coreos.ignition+json")
@@ -430,7 +430,7 @@ func (s *Server) deliverUserData(w http.ResponseWriter, r *http.Request, machine
 	if err != nil {
 		secret.Data[tokenKey] = token
 		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, tokenHashAnnotation, hashToken(string(token)))
-		return errors.Join(fmt.Errorf("failed to send the user data: %w", err), s.client.Update(ctx, &secret))
+		return errors.Join(fmt.Errorf("failed to send it: %w", err), s.client.Update(ctx, &secret))
 	}
 
 	delete(secret.Data, dataKey)

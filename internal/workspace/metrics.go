@@ -16,7 +16,7 @@ var (
 		Buckets: []float64{.25, .5, 1, 2, 5, 10, 30, 60, 120, 300, 900},
 	}, []string{"operation", "result"})
 	jobs = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "capolvm_terraform_jobs", Help: "Queued and running Terraform runs.",
+		Name: "capolvm_terraform_jobs", Help: "Terraform runs that are queued and running.",
 	}, []string{"phase"})
 	jobsLimit = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "capolvm_terraform_jobs_limit",

@@ -96,8 +96,7 @@ func (w *Workspace) CheckPaused(ctx context.Context, cluster *clusterv1.Cluster)
 	if unsaved == nil {
 		w.unblockMove()
 	} else { // the object is paused all the same, but must not move
-		cause := "the state that a run left is not saved, so that clusterctl cannot move the " +
-			"object: " + unsaved.Error()
+		cause := "the state that a run left is not saved, so that clusterctl cannot move the object: " + unsaved.Error()
 		causes = append(causes, steadytext.Shorten(cause, longestMessage))
 	}
 

@@ -64,8 +64,7 @@ func (s *Source) chartRepository(a *Application) (url, problem string) {
 	for i := range s.Catalogs {
 		if c := &s.Catalogs[i]; a.Catalog != "" && c.Name == a.Catalog {
 			if cmp.Or(c.Protocol, helm) != helm || c.URI == "" {
-				return "", fmt.Sprintf("its catalog %s is no repository of charts, with protocol: %s and a "+
-					"uri", c.Name,
+				return "", fmt.Sprintf("its catalog %s is no repository of charts, with protocol: %s and a uri", c.Name,
 					helm)
 			}
 

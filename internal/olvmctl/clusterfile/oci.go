@@ -139,8 +139,8 @@ func (s *Source) checkUnusedByOCI() {
 			s.noteProblem(
 				false,
 				path,
-				"machines on OCI have cloud-init, because Cluster API writes Ignition 2 alone, which current "+
-					"images do not read; remove it",
+				"machines on OCI have cloud-init, because Cluster API writes Ignition 2 alone, which "+
+					"current images do not read; remove it",
 			)
 		}
 	}

@@ -55,7 +55,7 @@ func (w *watcher) commandsOf(ctx context.Context, objects []client.Object) []Com
 		}
 	case *infrav1.OLVMCluster:
 		if conditions.IsFalse(o, infrav1.ReadyCondition) {
-			add("Correct the problems in its conditions", "kubectl", "edit", kubectlName(o), name)
+			add("Correct what its conditions name", "kubectl", "edit", kubectlName(o), name)
 		}
 	}
 
@@ -70,11 +70,11 @@ func (w *watcher) commandsOf(ctx context.Context, objects []client.Object) []Com
 // addClusterCommands adds the commands of a Cluster.
 func (w *watcher) addClusterCommands(c *clusterv1.Cluster, add func(what string, words ...string)) {
 	if c.Spec.Paused != nil && *c.Spec.Paused {
-		add("Resume it", "kubectl", "patch", kubectlName(c), c.Name, "--type", "merge", "-p",
+		add("Let it go on", "kubectl", "patch", kubectlName(c), c.Name, "--type", "merge", "-p",
 			`{"spec":{"paused":false}}`)
 	}
 
-	add("Show it in a terminal", "olvmctl", "describe", c.Name)
+	add("See it in a terminal", "olvmctl", "describe", c.Name)
 
 	if conditions.IsTrue(c, clusterv1.ClusterControlPlaneInitializedCondition) {
 		add("Get its kubeconfig", "olvmctl", "get", "kubeconfig", c.Name)

@@ -145,10 +145,10 @@ func (e *examination) checkCertificate(ctx context.Context, use preview.Use) {
 	switch left := time.Until(seen.CertificateEnds); {
 	case use.Config.Insecure:
 		e.addFinding("certificate", Warning, "name the CA in caConfigMap, or serverCA in a cluster file, and verify it",
-			"the engine's certificate is not verified: an attacker in between could read the password")
+			"the engine's certificate is not verified: who is between could read the password")
 	case left < certificateWarning:
 		e.addFinding("certificate", Warning, "renew it with engine-setup; where the CA changes, give the new one",
-			"the engine's certificate expires at %s", seen.CertificateEnds.UTC().Format(time.RFC3339))
+			"the engine's certificate ends at %s", seen.CertificateEnds.UTC().Format(time.RFC3339))
 	default:
 		e.addFinding(
 			"certificate", OK, "", "the engine's is good until %s", seen.CertificateEnds.UTC().Format(time.DateOnly),
@@ -164,7 +164,7 @@ func (e *examination) checkCertificate(ctx context.Context, use preview.Use) {
 			Warning,
 			"synchronise both with NTP: nodes take their time from hosts, and refuse certificates "+
 				"that are not valid yet",
-			"the engine's clock differs from this machine's by %s",
+			"the engine's clock is %s apart from this machine's",
 			seen.Ahead.Abs(),
 		)
 	default:
@@ -322,8 +322,7 @@ func (e *examination) checkCapacity(ctx context.Context) {
 		for _, c := range capacities {
 			verdict, remedy := OK, ""
 			if c.DescribeShortage() != "" {
-				verdict, remedy = Warning, "ask for fewer or smaller machines, or add hosts: those that do not fit "+
-					"wait"
+				verdict, remedy = Warning, "ask for fewer or smaller machines, or add hosts: those that do not fit wait"
 			}
 
 			e.addFinding("capacity", verdict, remedy, "%s", c)

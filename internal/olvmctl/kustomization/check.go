@@ -195,7 +195,7 @@ func (r *reader) checkFields(k *types.Kustomization) error {
 		{"helmChartInflationGenerator", len(k.HelmChartInflationGenerator) > 0},
 	} {
 		if field.used {
-			return r.refuseEntry(field.name, "Helm is not supported; pipe the output of helm template to -f -")
+			return r.refuseEntry(field.name, "no Helm runs here; pipe the output of helm template into -f -")
 		}
 	}
 
@@ -209,7 +209,8 @@ func (r *reader) checkFields(k *types.Kustomization) error {
 		if field.used {
 			return r.refuseEntry(
 				field.name,
-				"plugins are not supported; build the folder with kustomize, and pipe its output to -f -",
+				"no plugins run here; build the folder with kustomize, and pipe its output "+
+					"into -f -",
 			)
 		}
 	}

@@ -289,7 +289,7 @@ func (d *deletion) endMoveSteps() []Step {
 			run:  func(ctx context.Context) error { return d.moveOut(ctx, d.vm, d.management, d.own) },
 		},
 		Step{
-			name:  "Switching to the cluster itself",
+			name:  "Turning to the cluster itself",
 			quiet: true,
 			run: func(ctx context.Context) (err error) {
 				d.management = d.own

@@ -197,7 +197,7 @@ func (c *creation) allSteps() []Step {
 
 // findSteps returns the steps to look for an existing cluster, because an existing cluster needs other steps.
 func (c *creation) findSteps() []Step {
-	out := []Step{{name: "Checking whether the cluster manages itself", quiet: true, run: c.findOwn}}
+	out := []Step{{name: "Looking whether the cluster manages itself", quiet: true, run: c.findOwn}}
 
 	// A stopped local management cluster may have the cluster.
 	out = append(out, withCondition(func() bool { return !c.managesItself && c.management.local.Exists() },

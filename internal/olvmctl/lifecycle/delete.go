@@ -118,7 +118,7 @@ func (d *deletion) allSteps() []Step {
 	)
 	out = append(out, d.findMovedSteps()...)
 	out = append(out,
-		Step{name: "Checking whether it manages itself", quiet: true, needed: d.exists, run: d.checkOwn},
+		Step{name: "Looking whether it manages itself", quiet: true, needed: d.exists, run: d.checkOwn},
 		Step{name: "Asking the user", quiet: true, asks: true, run: d.confirmDeletion},
 	)
 	out = append(out, d.endMoveSteps()...)
@@ -442,7 +442,7 @@ func (d *deletion) findMovedSteps() []Step {
 	})...)
 
 	return append(out, Step{
-		name:   "Checking whether it was found",
+		name:   "Looking whether it was found",
 		quiet:  true,
 		needed: func() bool { return d.missing != nil },
 		run:    func(context.Context) error { return d.missing },

@@ -166,7 +166,7 @@ func otherServerError(path string, found *clientcmdapi.Cluster, name string, wan
 	}
 
 	if found.Server != wanted.Server {
-		differs = fmt.Sprintf("its server is %s, but the server of %s is %s", found.Server, name, wanted.Server)
+		differs = fmt.Sprintf("its server is %s, that of %s is %s", found.Server, name, wanted.Server)
 	}
 
 	return fmt.Errorf("%s is the kubeconfig of another cluster: %s; name another file with --kubeconfig-out, or "+

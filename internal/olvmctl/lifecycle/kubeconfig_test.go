@@ -44,7 +44,7 @@ func TestAsksItself(t *testing.T) {
 		},
 		"the kubeconfig is another cluster's": {
 			write: func(t *testing.T, path string) { testenv.WriteKubeconfig(t, path, "https://127.0.0.1:2") },
-			fail: "its server is https://127.0.0.1:2, but the server of prod is " + own +
+			fail: "its server is https://127.0.0.1:2, that of prod is " + own +
 				"; name another file with --kubeconfig-out",
 		},
 		"the file is no kubeconfig": {

@@ -89,7 +89,7 @@ func (o *OLVM) tryLogin(ctx context.Context, c *creation) error {
 		return fmt.Errorf("%s: %w; correct it, or leave it away to go on with the Secret %s", o.EngineFrom, refused,
 			o.secretKey(c))
 	case err != nil:
-		return fmt.Errorf("failed to test the credentials: %w", err)
+		return fmt.Errorf("failed to try the credentials: %w", err)
 	}
 
 	return nil

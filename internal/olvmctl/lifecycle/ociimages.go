@@ -162,8 +162,8 @@ func checkImageIDs(objects []*unstructured.Unstructured) error {
 
 		id, _ := machineSpec(object)[clusterctl.OCI.ImageField].(string)
 		if !strings.HasPrefix(id, "ocid1.image") {
-			problems = append(problems, fmt.Errorf("OCIMachineTemplate %s: spec.template.spec.imageId is %q, which "+
-				"is not the OCID of an image", object.GetName(), id))
+			problems = append(problems, fmt.Errorf("OCIMachineTemplate %s: spec.template.spec.imageId is %q, which is "+
+				"no OCID of an image", object.GetName(), id))
 		}
 	}
 

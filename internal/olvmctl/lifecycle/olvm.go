@@ -48,7 +48,7 @@ var _ Provider = &OLVM{}
 func newOLVM(o ProviderOptions) (Provider, error) {
 	out := &OLVM{Engine: o.Engine, EngineFrom: o.EngineFrom, StorageDriver: o.StorageDriver}
 	if len(o.Images) > 1 {
-		return nil, errors.New("--image: machines on OLVM use one template; specify one file")
+		return nil, errors.New("--image: machines on OLVM have one template; give one file")
 	}
 
 	if len(o.Images) == 1 {
@@ -145,8 +145,8 @@ func (o *OLVM) checkNotMade(ctx context.Context, c *creation) error {
 		remedy += "; that may be the local one: olvmctl local start, and then --driver " + mgmtcluster.DriverProcess
 	}
 
-	return fmt.Errorf("the engine has machines of %s already, which another management cluster has made: %s; %s. "+
-		"If that is gone, delete these VMs in the engine first", c.File.Name, joinNames(others), remedy)
+	return fmt.Errorf("the engine has machines of %s already, which another management cluster has made: %s; %s. If "+
+		"that is gone, delete these VMs in the engine first", c.File.Name, joinNames(others), remedy)
 }
 
 // BootstrapOptions implements Provider.
@@ -167,8 +167,8 @@ func (o *OLVM) BootstrapOptions(c *creation) (bootstrapvm.Options, error) {
 
 // errNoLogin reports missing credentials of the engine.
 func errNoLogin(what string) error {
-	return fmt.Errorf("%s: the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or "+
-		"give --credentials", what)
+	return fmt.Errorf("%s: the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or give "+
+		"--credentials", what)
 }
 
 // BuildManifests implements Provider.

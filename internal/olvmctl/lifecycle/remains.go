@@ -121,8 +121,7 @@ func (d *deletion) describeMachines(ctx context.Context) (string, error) {
 	}
 
 	if back > 0 {
-		line += fmt.Sprintf("\n  (%s returned to an inventory, and not "+
-			"deleted)", english.Plural(back, "VM goes", "VMs go"))
+		line += fmt.Sprintf("\n  (%s back to an inventory, and stay)", english.Plural(back, "VM goes", "VMs go"))
 	}
 
 	return line + "\n", nil
@@ -167,7 +166,7 @@ func joinNames(names []string) string {
 func (d *deletion) findEmptyNamespace(ctx context.Context) (*corev1.Namespace, error) {
 	namespace, stays, err := d.findNamespaceToDelete(ctx)
 	if len(stays) > 0 {
-		d.Display.PrintLine("kept namespace %s: it has %s", d.management.Namespace, joinNames(stays))
+		d.Display.PrintLine("left namespace %s: it has %s", d.management.Namespace, joinNames(stays))
 	}
 
 	return namespace, err

@@ -230,7 +230,7 @@ func (c *creation) pivotSteps() []Step {
 	}
 	out = append(out, from.removalSteps(&c.Common)...)
 	out = append(out, Step{
-		name:  "Switching to the new management cluster",
+		name:  "Turning to the new management cluster",
 		quiet: true,
 		run: func(context.Context) error {
 			c.management = c.workload

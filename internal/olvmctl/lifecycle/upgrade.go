@@ -237,8 +237,7 @@ func (o *owner) imageWarning(version string) string {
 
 	switch {
 	case err == nil && named != nil && named[1] != strconv.FormatUint(to.Minor, 10):
-		return fmt.Sprintf("warning: %s: judging by its name, %s does not have Kubernetes "+
-			"%s%s", o.name, o.image, version,
+		return fmt.Sprintf("warning: %s: by its name, %s does not have Kubernetes %s%s", o.name, o.image, version,
 			remedy)
 	case o.keptImage:
 		return fmt.Sprintf("warning: %s keeps %s, which has to have Kubernetes %s%s", o.name, o.image, version, remedy)

@@ -26,7 +26,7 @@ func DecodeText(content []byte) ([]byte, error) {
 	case bytes.IndexByte(content, 0) >= 0 && looksLikeUTF16(content):
 		return nil, errors.New("it is in UTF-16; save it in UTF-8")
 	case bytes.IndexByte(content, 0) >= 0:
-		return nil, errors.New("it is not a text; use YAML or JSON in UTF-8")
+		return nil, errors.New("it is no text; give YAML or JSON in UTF-8")
 	case !utf8.Valid(content):
 		return nil, errors.New("it is not in UTF-8, perhaps in Windows-1252 or ISO 8859-1; save it in UTF-8")
 	}

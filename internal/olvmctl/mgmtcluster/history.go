@@ -131,7 +131,7 @@ func lastRun(t *infrav1.TerraformStatus) HistoryEntry {
 		Time:   run.CompletionTime.Time,
 		Kind:   "OLVMMachine",
 		Reason: run.Result + run.Operation,
-		Message: fmt.Sprintf("last of %d runs: %d added, %d changed, %d destroyed, in %.0f s", t.Runs, run.Added,
+		Message: fmt.Sprintf("the last of %d runs: %d added, %d changed, %d destroyed, in %.0f s", t.Runs, run.Added,
 			run.Changed, run.Destroyed, run.CompletionTime.Sub(run.StartTime.Time).Seconds()),
 	}
 }

@@ -96,7 +96,7 @@ func (c *Cluster) listKinds(ctx context.Context, version schema.GroupVersion) ([
 
 	var list metav1.APIResourceList
 	if err := json.Unmarshal(answer, &list); err != nil {
-		return nil, fmt.Errorf("it is not a Kubernetes API server: %w", err)
+		return nil, fmt.Errorf("it is no Kubernetes API server: %w", err)
 	}
 
 	var out []string

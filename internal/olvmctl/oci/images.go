@@ -410,8 +410,7 @@ func (c *Cloud) fetchProgress(ctx context.Context, image *core.Image) (percent i
 			WorkRequestId: request.Id,
 		})
 		if err != nil {
-			return 0, fmt.Errorf("work request %s has failed, and why is not known: "+
-				"%w", *request.Id, explainError(err))
+			return 0, fmt.Errorf("work request %s has failed, and why is not known: %w", *request.Id, explainError(err))
 		}
 
 		problems := []error{fmt.Errorf("the import of image %s has failed, work request %s", *image.Id, *request.Id)}

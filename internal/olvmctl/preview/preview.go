@@ -379,8 +379,8 @@ func (m *Manifests) openSession(
 }
 
 // adopts returns what the controller would adopt of an existing VM, or nil, and the owner mark of the machine's VM. It
-// fails for a VM that the controller refuses by its name. An existing VM keeps the UID of its mark in two cases: the manifests lack
-// one, or the state knows the machine's VM.
+// fails for a VM that the controller refuses by its name. An existing VM keeps the UID of its mark in two cases: the
+// manifests lack one, or the state knows the machine's VM.
 func (machine *Machine) adopts(
 	existing *desired.Existing, state *tfstate.State,
 ) (*desired.Existing, ownermark.Owner, error) {

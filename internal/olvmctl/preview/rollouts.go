@@ -358,8 +358,9 @@ func (m *Manifests) noteWaiting() {
 
 	for _, part := range m.HealthChecks() {
 		if found := changeOfHealthCheck(part); found != "" {
-			m.addNote(fmt.Sprintf("%s: %s: Cluster API destroys machines of Cluster %s/%s that it finds unhealthy, which "+
-				"cannot be seen in the manifests", ownerName(part.Written), found, part.Written.GetNamespace(), part.Cluster))
+			m.addNote(fmt.Sprintf("%s: %s: Cluster API destroys machines of Cluster %s/%s that it finds unhealthy, "+
+				"which cannot be seen in the manifests", ownerName(part.Written), found,
+				part.Written.GetNamespace(), part.Cluster))
 		}
 	}
 

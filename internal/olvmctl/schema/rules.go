@@ -155,8 +155,8 @@ func (r *rules) unknownFields(object *unstructured.Unstructured, node *yaml.Node
 
 	for _, path := range pruning.PruneWithOptions(object.DeepCopy().Object, r.structural, true,
 		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
-		out = append(out, Problem{Line: LineOf(node, path), Path: path, Message: "the management cluster has no " +
-			"such field; upgrade what serves " + object.GetKind() + " there, or remove the field"})
+		out = append(out, Problem{Line: LineOf(node, path), Path: path, Message: "the management cluster has no such " +
+			"field; upgrade what serves " + object.GetKind() + " there, or remove the field"})
 	}
 
 	return out

@@ -125,9 +125,8 @@ func (g *gathering) addReadme() {
 
 	fmt.Fprintf(&out, "Cluster %s/%s at %s, gathered by olvmctl %s.\n\n", g.In.Namespace, g.Name,
 		g.Now.UTC().Format(time.RFC3339), version.Version)
-	out.WriteString("Values of Secrets, user data, and whatever repeats them are taken " +
-		"out: " + redact.Mark + ".\nThe bundle " +
-		"contains names, addresses and the structure of the site. Check it before sharing.\n")
+	out.WriteString("Values of Secrets, user data, and whatever repeats them are taken out: " + redact.Mark + ".\n" +
+		"Names, addresses and the structure of the site are in it. Look before you pass it on.\n")
 
 	if len(g.bundle.Problems) > 0 {
 		out.WriteString("\nNot in it:\n")

@@ -187,6 +187,7 @@ func removeCluster(c *call) (*wire.Element, error) {
 
 func listDataCenterClusters(c *call) (*wire.Element, error) {
 	inside := func(g *store.Cluster) bool { return g.DataCenter == c.pathID("id") }
+
 	return answerList(
 		c, "clusters", c.store.Clusters.Where(inside, store.ClusterKey), clusterFields(c), clusterDocument,
 	)
