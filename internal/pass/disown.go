@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,9 +42,13 @@ func (p *Pass) disownFields(ctx context.Context, object client.Object, content [
 			return outdated
 		}
 
-		err = p.releaseFields(ctx, object, filled, part)
-		if !apierrors.IsConflict(err) {
-			return errors.Join(outdated, err)
+		err := p.releaseFields(ctx, object, filled, part)
+
+		switch {
+		case err == nil:
+			return outdated
+		case !apierrors.IsConflict(err):
+			return err
 		}
 
 		outdated = fmt.Errorf("%w: %w", errOutdated, err)
