@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/capolvm/cluster-api-provider-olvm/config/templates"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
@@ -203,8 +204,7 @@ func (m *management) judge(t *testing.T, c hostileCase, given valuesOfVariables,
 func isRefusal(err error) bool {
 	var unreachable *url.Error
 
-	return !errors.As(err, &unreachable) && !apierrors.IsInternalError(err) && !apierrors.IsTimeout(err) &&
-		!apierrors.IsServerTimeout(err) && !apierrors.IsTooManyRequests(err)
+	return !errors.As(err, &unreachable) && !apierrors.IsInternalError(err) && !manifest.IsOverload(err)
 }
 
 // compareWithMark expects the value at the mark, and no other difference. It returns the resulting kinds of the value.

@@ -60,3 +60,22 @@ func TestABusyAPIServerIsAskedAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestAnInterruptEndsTheWaitForABusyAPIServer ends the context while an API server is busy.
+func TestAnInterruptEndsTheWaitForABusyAPIServer(t *testing.T) {
+	duration := overload.Duration
+	overload.Duration = time.Hour
+	t.Cleanup(func() { overload.Duration = duration })
+
+	ctx, interrupt := context.WithCancel(t.Context())
+	c := fake.NewClientBuilder().WithScheme(runtime.NewScheme()).WithInterceptorFuncs(interceptor.Funcs{
+		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+			interrupt()
+			return apierrors.NewTooManyRequests("the server is busy", 0)
+		},
+	}).Build()
+
+	objects, err := Read([]byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: a}\n"))
+	check.Error(t, err, "")
+	check.Error(t, Apply(ctx, c, objects, FieldOwner), context.Canceled.Error())
+}

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -188,8 +187,8 @@ var managerIn = regexp.MustCompile(`^conflict with "([^"]+)"`)
 // overload is the wait between attempts to apply an object while the API server is too busy: 31 s in all.
 var overload = wait.Backoff{Duration: time.Second, Factor: 2, Steps: 6}
 
-// isOverload reports whether the API server was too busy to finish a request. It may have applied the object.
-func isOverload(err error) bool {
+// IsOverload reports whether the API server was too busy to finish a request. It may have applied the object.
+func IsOverload(err error) bool {
 	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
@@ -200,9 +199,7 @@ func Apply(
 	ctx context.Context, c client.Client, objects []*unstructured.Unstructured, options ...client.ApplyOption,
 ) error {
 	for _, object := range objects {
-		err := retry.OnError(overload, isOverload, func() error {
-			return c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), options...)
-		})
+		err := applyOne(ctx, c, object, options...)
 		if apierrors.IsConflict(err) {
 			return &ConflictError{Object: object, Fields: conflictsOf(err), err: err}
 		}
@@ -213,6 +210,27 @@ func Apply(
 	}
 
 	return nil
+}
+
+// applyOne applies an object. It returns the last error of the API server, or the end of the context.
+func applyOne(
+	ctx context.Context, c client.Client, object *unstructured.Unstructured, options ...client.ApplyOption,
+) error {
+	var last error
+
+	err := wait.ExponentialBackoffWithContext(ctx, overload, func(ctx context.Context) (bool, error) {
+		last = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), options...)
+		if IsOverload(last) {
+			return false, nil
+		}
+
+		return true, last
+	})
+	if ctx.Err() == nil && wait.Interrupted(err) {
+		return last
+	}
+
+	return err
 }
 
 // conflictsOf returns the fields named in the API server's conflict error.
