@@ -110,11 +110,8 @@ func startPlane(t *testing.T) {
 				Dir:          suite.dir,
 				BinDir:       suite.binDir,
 				FeatureGates: []string{"KubeadmBootstrapFormatIgnition"},
-				// The nodes share the processors with the manager, and a manager exits if its lease expires.
-				ManagerArgs: []string{
-					"--drift-interval=30s", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s",
-				},
-				Progress: say,
+				ManagerArgs:  []string{"--drift-interval=30s"},
+				Progress:     say,
 			},
 			SimArgs: []string{
 				"--listen=" + machine.SiteAddress + ":0", "--guests=nodes", "--node-netns=this",

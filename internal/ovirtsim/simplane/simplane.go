@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"sigs.k8s.io/yaml"
@@ -44,11 +45,16 @@ type Plane struct {
 	Sim *localplane.Process
 }
 
+// patience keeps the only manager of a plane from ending if a busy machine delays the renewal of its lease. The
+// simulator and the tests share the processors with it.
+var patience = []string{"--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s"}
+
 // Start starts the plane, the simulator and our manager, in this order. On an error, it stops everything that it
 // started.
 func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 	withoutProvider := options.Options
 	withoutProvider.NoProvider = true
+	withoutProvider.ManagerArgs = slices.Concat(patience, options.ManagerArgs)
 
 	plane, err := localplane.Start(ctx, withoutProvider)
 	if err != nil {
