@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -55,8 +54,6 @@ const (
 	hostCheck = 30 * time.Second
 	// cacheLag is the retry interval for an object missing from the cache.
 	cacheLag = time.Second
-	// jitter spreads periodic work, so a restart does not align all objects.
-	jitter = 0.2
 )
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusteridentities,verbs=get;list;watch
@@ -465,7 +462,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 	if scope.engine.err != nil {
 		reason, _ := blocker.ExplainEngineError(scope.engine.err)
 		ctrl.LoggerFrom(ctx).Info("Engine cannot be used", "reason", reason, "error", scope.engine.err.Error())
-		return ctrl.Result{RequeueAfter: wait.Jitter(computeRetryDelay(getDowntime(scope.olvmCluster)), jitter)}, nil
+		return ctrl.Result{RequeueAfter: pass.Jitter(computeRetryDelay(getDowntime(scope.olvmCluster)))}, nil
 	}
 
 	scope.domains = reconcileFailureDomains(ctx, scope)
@@ -510,9 +507,9 @@ func computeRetryDelay(down time.Duration) time.Duration {
 // computeRequeueDelay returns the requeue delay. It is short after failures and for missing objects, and otherwise
 // frequent enough to notice hosts appearing or disappearing.
 func computeRequeueDelay(scope *clusterScope) time.Duration {
-	after := wait.Jitter(engineCheck, jitter)
+	after := pass.Jitter(engineCheck)
 	if len(scope.groups.wanted) > 0 || len(scope.olvmCluster.Spec.FailureDomains) > 0 {
-		after = wait.Jitter(hostCheck, jitter)
+		after = pass.Jitter(hostCheck)
 	}
 
 	if scope.servicesErr != nil || scope.domains.err != nil || scope.groups.err != nil || scope.endpointErr != nil {

@@ -6,13 +6,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/capolvm/cluster-api-provider-olvm/api"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -21,7 +21,7 @@ func TestNextTry(t *testing.T) {
 	for away, most := range map[time.Duration]int{time.Minute: 12, time.Hour: 75, 24 * time.Hour: 1500} {
 		tries, down := 0, time.Duration(0)
 		for down < away {
-			pause := wait.Jitter(computeRetryDelay(down), jitter)
+			pause := pass.Jitter(computeRetryDelay(down))
 			if pause < 5*time.Second || pause > 72*time.Second {
 				t.Fatalf("after %s the next try is in %s", down, pause)
 			}

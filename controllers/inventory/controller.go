@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -46,8 +45,6 @@ const (
 	engineRetry = 10 * time.Second
 	// atOnce limits concurrent changes of VMs in the engine, per inventory.
 	atOnce = 8
-	// jitter spreads periodic work.
-	jitter = 0.2
 )
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventories,verbs=get;list;watch;patch
@@ -309,10 +306,10 @@ func (r *Reconciler) reconcileInventory(ctx context.Context, s *scope) (ctrl.Res
 	case s.soon:
 		return ctrl.Result{RequeueAfter: settling}, nil
 	case s.engine.err != nil || s.failed:
-		return ctrl.Result{RequeueAfter: wait.Jitter(engineRetry, jitter)}, nil
+		return ctrl.Result{RequeueAfter: pass.Jitter(engineRetry)}, nil
 	}
 
-	return ctrl.Result{RequeueAfter: wait.Jitter(steady, jitter)}, nil
+	return ctrl.Result{RequeueAfter: pass.Jitter(steady)}, nil
 }
 
 // steps maps a condition to the text of its event when it becomes true.

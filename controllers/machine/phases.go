@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -30,6 +29,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
@@ -44,8 +44,6 @@ const (
 	vmSteady     = 30 * time.Second
 	// engineRetry is the retry interval after a failed request to the engine.
 	engineRetry = 10 * time.Second
-	// jitter spreads periodic work, so a restart does not align all objects.
-	jitter = 0.2
 )
 
 type phase func(context.Context, *machineScope) (time.Duration, error)
@@ -527,7 +525,7 @@ func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (t
 		return vmBooting, nil
 	}
 
-	return wait.Jitter(vmSteady, jitter), nil // a renewed lease may have another address
+	return pass.Jitter(vmSteady), nil // a renewed lease may have another address
 }
 
 // reconcileConfiguration resolves names and renders the configuration.

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 )
 
 // userDataRetry is the retry interval after a refusal by the engine or the API server.
@@ -36,7 +36,7 @@ func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope)
 
 	if err != nil {
 		scope.userData.err = fmt.Errorf("the user data was not taken away: %w", err)
-		return wait.Jitter(userDataRetry, jitter), nil
+		return pass.Jitter(userDataRetry), nil
 	}
 
 	scope.userData.removed = true

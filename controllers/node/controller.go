@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -36,6 +35,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/enginepool"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/holder"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
@@ -44,13 +44,6 @@ const nodeController = "olvmnode"
 
 // nodePass limits the time in a workload cluster, because its API server belongs to a tenant.
 const nodePass = time.Minute
-
-const (
-	// placeRetry is the delay before a reconcile retries after finding no free place. jitter is the maximum extra
-	// delay, as a share.
-	placeRetry = 10 * time.Second
-	jitter     = 0.2
-)
 
 // Reconciler acts like a cloud controller manager in workload clusters. It sets the provider ID of Nodes if the kubelet
 // did not. It labels Nodes with the location of their machines, and taints them with out-of-service while their VM has
@@ -181,9 +174,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 
-	leave, ok := r.limiter.AcquirePlace(ctx, cluster.Namespace, cluster.Name)
-	if !ok {
-		return ctrl.Result{RequeueAfter: wait.Jitter(placeRetry, jitter)}, nil
+	leave, result, err := pass.PlaceTaken(r.limiter.AcquirePlace(ctx, cluster.Namespace, cluster.Name))
+	if err != nil || leave == nil {
+		return result, err
 	}
 
 	defer leave()
@@ -236,7 +229,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // computeNextCheck returns the delay before the next check of facts without events; 0 for never.
 func (r *Reconciler) computeNextCheck(scope *nodeScope) time.Duration {
 	if scope.fences || r.FenceNodes && slices.ContainsFunc(scope.machines, isFailed) {
-		return wait.Jitter(fencePoll, jitter)
+		return pass.Jitter(fencePoll)
 	}
 
 	return 0

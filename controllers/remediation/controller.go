@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -42,8 +41,6 @@ const (
 	// unasked is the lifetime of an object whose Machine no MachineHealthCheck has found unhealthy. A
 	// MachineHealthCheck ignores a Machine with an object, so a moved or restored object is in the way.
 	unasked = 2 * time.Minute
-	// jitter spreads periodic work, as a share.
-	jitter = 0.2
 )
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmremediations,verbs=get;list;watch;patch;delete
@@ -154,7 +151,7 @@ func (r *Reconciler) openPass(
 			after, err := r.reconcileStep(ctx, s)
 			s.failed = err != nil
 
-			return ctrl.Result{RequeueAfter: utilwait.Jitter(after, jitter)}, err
+			return ctrl.Result{RequeueAfter: pass.Jitter(after)}, err
 		},
 		SetStatus: func() { updateStatus(s) },
 		Written:   func(bool) { r.announceStep(s) },

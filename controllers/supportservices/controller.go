@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -48,8 +47,6 @@ const (
 	retry = 10 * time.Second
 	// cacheLag is the pause before the next look at an object missing from the cache.
 	cacheLag = time.Second
-	// jitter spreads periodic work, so a restart does not align all objects.
-	jitter = 0.2
 )
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmsupportservices,verbs=get;list;watch;patch
@@ -315,7 +312,7 @@ func (r *Reconciler) reconcileAdmitted(ctx context.Context, s *scope) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: cacheLag}, nil
 	}
 
-	return ctrl.Result{RequeueAfter: wait.Jitter(steady, jitter)}, nil
+	return ctrl.Result{RequeueAfter: pass.Jitter(steady)}, nil
 }
 
 // adoptObject makes the object belong to its Cluster. clusterctl move and the deletion of the Cluster need this.

@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// placeRetry is the retry interval of a pass without a place, and jitter spreads such retries.
+	// placeRetry is the retry interval of a pass without a place.
 	placeRetry = 10 * time.Second
-	jitter     = 0.2
+	// jitter is the maximum share of a delay that Jitter adds.
+	jitter = 0.2
 )
 
 // Controller holds what all passes of a controller share. O is the type of its objects.
@@ -113,7 +114,7 @@ func (c Controller[O]) runFrame(
 	}
 
 	if paused, err := frame.IsPaused(ctx); err != nil || paused {
-		return ctrl.Result{RequeueAfter: wait.Jitter(frame.RetryPaused, jitter)}, err
+		return ctrl.Result{RequeueAfter: Jitter(frame.RetryPaused)}, err
 	}
 
 	if frame.Enter != nil {
@@ -144,10 +145,13 @@ func (c Controller[O]) writeObject(ctx context.Context, this *Pass, frame Frame,
 	return nil
 }
 
+// Jitter returns a delay up to a fifth longer. It spreads periodic work, so a restart does not align all objects.
+func Jitter(delay time.Duration) time.Duration { return wait.Jitter(delay, jitter) }
+
 // PlaceTaken returns the results of Frame.Enter for a place, or for the lack of one.
 func PlaceTaken(leave func(), ok bool) (func(), ctrl.Result, error) {
 	if !ok {
-		return nil, ctrl.Result{RequeueAfter: wait.Jitter(placeRetry, jitter)}, nil
+		return nil, ctrl.Result{RequeueAfter: Jitter(placeRetry)}, nil
 	}
 
 	return leave, ctrl.Result{}, nil
