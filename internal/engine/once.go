@@ -88,7 +88,7 @@ func CreateUnique[T any](
 }
 
 // UnansweredError reports that the engine may have made an object, or may yet make it, although no answer came and the
-// object was not found. No wait is for it: the request must not be repeated.
+// object was not found. The caller must not repeat the request.
 type UnansweredError struct {
 	Err error
 	// Mark is the description of the requested disk. It is empty for other objects.

@@ -125,8 +125,10 @@ func addOnManifests(name string, variables map[string]string) ([]*unstructured.U
 		pairs = append(pairs, "${"+variable+"}", value)
 	}
 
+	replacer := strings.NewReplacer(pairs...)
+
 	for _, object := range objects {
-		object.Object, _ = replaceTexts(object.Object, strings.NewReplacer(pairs...)).(map[string]any)
+		object.Object, _ = replaceTexts(object.Object, replacer).(map[string]any)
 	}
 
 	return objects, nil

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -23,24 +24,18 @@ import (
 
 // listCreated returns Create's objects for Secrets in a namespace.
 func listCreated(ctx context.Context, in *mgmtcluster.Cluster, namespace string) ([]client.Object, error) {
-	identities := newOCIObject("OCIClusterIdentity").GroupVersionKind()
-
 	var out []client.Object
 
-	for kind, labels := range map[string]client.ListOption{
-		"Secret":        client.MatchingLabels{managedBy: managedByValue},
-		identities.Kind: client.HasLabels{clusterv1.ClusterNameLabel},
+	for kind, labels := range map[schema.GroupVersionKind]client.ListOption{
+		corev1.SchemeGroupVersion.WithKind("Secret"):          client.MatchingLabels{managedBy: managedByValue},
+		newOCIObject("OCIClusterIdentity").GroupVersionKind(): client.HasLabels{clusterv1.ClusterNameLabel},
 	} {
 		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
-
-		if kind == identities.Kind {
-			list.SetGroupVersionKind(identities)
-		}
+		list.SetGroupVersionKind(kind)
 
 		err := in.List(ctx, list, client.InNamespace(namespace), labels)
 		if err != nil && !meta.IsNoMatchError(err) {
-			return nil, fmt.Errorf("failed to list the %ss of olvmctl: %w", kind, err)
+			return nil, fmt.Errorf("failed to list the %ss of olvmctl: %w", kind.Kind, err)
 		}
 
 		for i := range list.Items {

@@ -1,7 +1,6 @@
 package planinput
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -393,7 +392,7 @@ func (m *Input) checkTemplate(live *unstructured.Unstructured, key types.Namespa
 		return err
 	}
 
-	if path := cmp.Or(FirstDifference(asked, has, "spec"), FirstDifference(has, asked, "spec")); path != "" {
+	if path := FirstDifferenceOfSpecs(asked, has); path != "" {
 		return fmt.Errorf("OLVMMachineTemplate %s: %s is another one than in the management cluster, and templates "+
 			"cannot be changed; give it a new name, and refer to that", key, path)
 	}

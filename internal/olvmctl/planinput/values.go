@@ -1,6 +1,7 @@
 package planinput
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -20,6 +21,12 @@ func AsMap(from any) map[string]any {
 	}
 
 	return out
+}
+
+// FirstDifferenceOfSpecs returns the first path below spec whose value differs between two specs, or "". A value in
+// only one of them is a difference, too.
+func FirstDifferenceOfSpecs(a, b any) string {
+	return cmp.Or(FirstDifference(a, b, "spec"), FirstDifference(b, a, "spec"))
 }
 
 // FirstDifference returns the first path in asked whose value differs in there, or "". Values that only there has are

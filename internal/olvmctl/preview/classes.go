@@ -1,7 +1,6 @@
 package preview
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -81,7 +80,12 @@ func changeOfPart(part planinput.ClassPart) string {
 		return err.Error()
 	}
 
-	found := cmp.Or(planinput.FirstDifference(wants, has, "spec"), planinput.FirstDifference(has, wants, "spec"))
+	return describeSpecChange(wants, has)
+}
+
+// describeSpecChange names the first change of a spec, or returns "" if nothing changes.
+func describeSpecChange(wants, has any) string {
+	found := planinput.FirstDifferenceOfSpecs(wants, has)
 	if found == "" {
 		return ""
 	}

@@ -389,14 +389,7 @@ func changeOfHealthCheck(part planinput.ClassPart) string {
 		return "it is new"
 	}
 
-	wants, has := timedSpec(part.Written), timedSpec(part.Live)
-
-	found := cmp.Or(planinput.FirstDifference(wants, has, "spec"), planinput.FirstDifference(has, wants, "spec"))
-	if found == "" {
-		return ""
-	}
-
-	return found + " changes"
+	return describeSpecChange(timedSpec(part.Written), timedSpec(part.Live))
 }
 
 // timedSpec is the specification of a MachineHealthCheck with Cluster API's default, in v1beta2 or v1beta1.
