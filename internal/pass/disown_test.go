@@ -28,7 +28,8 @@ func TestAFilledInFieldIsReleasedAlthoughSomebodyElseWrites(t *testing.T) {
 
 	interrupted := false
 	writeMeanwhile := func(
-		ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+		ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch,
+		options ...client.PatchOption,
 	) error {
 		data, err := patch.Data(object)
 		if err == nil && !interrupted && bytes.Contains(data, []byte("managedFields")) {
@@ -75,8 +76,8 @@ func TestAFilledInFieldIsReleasedAlthoughSomebodyElseWrites(t *testing.T) {
 	}
 }
 
-// TestARefusedReleaseIsNoOutdatedObject refuses the second attempt to release a field. The pass must not take this error
-// for a change by somebody else, because it would drop it.
+// TestARefusedReleaseIsNoOutdatedObject refuses the second attempt to release a field. The pass must not take this
+// error for a change by somebody else, because it would drop it.
 func TestARefusedReleaseIsNoOutdatedObject(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := api.AddToScheme(scheme); err != nil {
@@ -85,7 +86,8 @@ func TestARefusedReleaseIsNoOutdatedObject(t *testing.T) {
 
 	attempts := 0
 	refuse := func(
-		ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+		ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch,
+		options ...client.PatchOption,
 	) error {
 		machines := schema.GroupResource{Group: infrav1.GroupVersion.Group, Resource: "olvmmachines"}
 
@@ -110,7 +112,8 @@ func TestARefusedReleaseIsNoOutdatedObject(t *testing.T) {
 	}
 
 	machine.Spec.ProviderID = "olvm://one"
-	if err := this.WriteObject(t.Context()); !apierrors.IsForbidden(err) || errors.Is(err, errOutdated) || attempts != 2 {
+	err = this.WriteObject(t.Context())
+	if !apierrors.IsForbidden(err) || errors.Is(err, errOutdated) || attempts != 2 {
 		t.Errorf("got %v after %d attempts, want the refusal alone", err, attempts)
 	}
 }
