@@ -47,10 +47,17 @@ func (p *Pass) ObjectBefore() client.Object { return p.before }
 
 // WriteObject writes the changes of the object except its status.
 func (p *Pass) WriteObject(ctx context.Context) error {
-	return p.writePart(ctx, part{
-		is:    func(name string) bool { return name != "status" && name != "kind" && name != "apiVersion" },
-		patch: p.client.Patch,
+	err := p.writePart(ctx, part{
+		is: func(name string) bool { return name != "status" && name != "kind" && name != "apiVersion" },
+		patch: func(ctx context.Context, object client.Object, patch client.Patch) error {
+			return p.client.Patch(ctx, object, patch, FieldOwner)
+		},
 	})
+	if err != nil {
+		return err
+	}
+
+	return p.releaseFilledIn(ctx)
 }
 
 // WriteWithStatus writes the changes of the object, and then those of its status. Between these writes, it calls
@@ -72,8 +79,8 @@ func (p *Pass) WriteWithStatus(ctx context.Context, conclude func()) error {
 
 	return p.writePart(ctx, part{
 		is: func(name string) bool { return name == "status" },
-		patch: func(ctx context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
-			return p.client.Status().Patch(ctx, object, patch)
+		patch: func(ctx context.Context, object client.Object, patch client.Patch) error {
+			return p.client.Status().Patch(ctx, object, patch, FieldOwner)
 		},
 	})
 }
@@ -113,7 +120,7 @@ func removeOutdated(err error) error {
 type part struct {
 	// is reports whether a top-level field belongs to the part.
 	is    func(name string) bool
-	patch func(context.Context, client.Object, client.Patch, ...client.PatchOption) error
+	patch func(context.Context, client.Object, client.Patch) error
 }
 
 // writePart writes the changes in a part of the object.
@@ -137,18 +144,21 @@ func (p *Pass) writePart(ctx context.Context, part part) error {
 		return fmt.Errorf("failed to write %s: %w", p.key, err)
 	}
 
-	p.tracker.noteWritten(p.key, target.GetResourceVersion())
-
-	if err := p.disownFields(ctx, target, content, part); err != nil {
-		return err
-	}
-
-	p.object.SetResourceVersion(target.GetResourceVersion())
-	p.object.SetGeneration(target.GetGeneration())
-	target.SetManagedFields(p.object.GetManagedFields())
 	p.stored = target
+	p.noteAnswer(target)
 
 	return nil
+}
+
+// noteAnswer takes the version and the owners of the object from the API server's answer to a write.
+func (p *Pass) noteAnswer(answer client.Object) {
+	p.tracker.noteWritten(p.key, answer.GetResourceVersion())
+
+	for _, object := range []client.Object{p.object, p.stored} {
+		object.SetResourceVersion(answer.GetResourceVersion())
+		object.SetGeneration(answer.GetGeneration())
+		object.SetManagedFields(answer.GetManagedFields())
+	}
 }
 
 // buildPatch returns the merge patch of a part, or nil without a change. The patch is valid only for the version of the

@@ -7,11 +7,18 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 )
 
 // LeanCache returns the kinds of objects stored only in part by the manager's cache.
 func LeanCache() map[client.Object]cache.ByObject {
-	return map[client.Object]cache.ByObject{&clusterv1.Machine{}: {Transform: leanMachine}}
+	return map[client.Object]cache.ByObject{
+		&clusterv1.Machine{}:   {Transform: leanMachine},
+		&infrav1.OLVMCluster{}: {Transform: pass.StripManagedFields},
+		&infrav1.OLVMMachine{}: {Transform: pass.StripManagedFields},
+	}
 }
 
 // leanMachine removes the unused parts of a Machine before it is cached. They are managed fields, the configuration
