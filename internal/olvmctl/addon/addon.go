@@ -53,8 +53,8 @@ type Target struct {
 // Sources are the sources of add-ons.
 type Sources struct {
 	// CNI is the network plugin. It is a name (flannel or calico, optionally with @VERSION), a source of manifests as
-	// in Manifests, or "none". If empty, Load adds the default plugin, unless another add-on or the cluster already has
-	// a plugin. Pods are the pod networks of the cluster.
+	// in Manifests, or "none". If empty, the default plugin is installed, unless another add-on or the cluster already
+	// has a plugin. Pods are the pod networks of the cluster.
 	CNI  string
 	Pods []string
 	// Manifests are files, folders and https URLs.
