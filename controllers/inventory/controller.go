@@ -96,7 +96,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// madeOrNot passes changes in whether a VM is created, or has failed.
+// madeOrNot selects updates that complete the creation of a VM, or begin or end its failure.
 var madeOrNot = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1alpha1.OLVMInventoryVM)
@@ -128,8 +128,8 @@ func machineToInventory(_ context.Context, object client.Object) []ctrl.Request 
 	}
 }
 
-// clusterToInventories maps a Cluster to the inventories of its namespace. It handles unpaused Clusters and changes of
-// standby VMs.
+// clusterToInventories maps a Cluster or an OLVMCluster to the inventories of its namespace. They must react when a
+// Cluster is paused or unpaused, and when an OLVMCluster changes its standby VMs.
 func (r *Reconciler) clusterToInventories(ctx context.Context, cluster client.Object) []ctrl.Request {
 	var list infrav1alpha1.OLVMInventoryList
 	if err := r.Client.List(ctx, &list, client.InNamespace(cluster.GetNamespace())); err != nil {
@@ -188,7 +188,7 @@ type listFacts struct {
 type engineFacts struct {
 	session *engine.Client
 	err     error
-	// pool is the engine's view.
+	// pool has the VMs and hosts in the engine.
 	pool *inventory.Pool
 }
 
@@ -199,7 +199,7 @@ type entry struct {
 	vm *engine.DescribedVM
 	// lost is the mark of the winning claimant in the engine; nil unless the claim was lost.
 	lost *inventory.Mark
-	// confirmed reports that the engine has the claim. waiting says what delays recycling.
+	// confirmed reports that the engine has the claim. waiting is the reason why the VM cannot be recycled yet.
 	confirmed bool
 	waiting   string
 	// soon reports pending work in the engine, failed a refusal by the engine.
@@ -228,7 +228,7 @@ func (r *Reconciler) forgetRecords(_ context.Context, key client.ObjectKey) erro
 	return nil
 }
 
-// openPass needs no facts for the guards of an inventory.
+// openPass returns the frame of a pass. It reads nothing, because the guards need only the inventory.
 func (r *Reconciler) openPass(_ context.Context, of *pass.Pass, pool *infrav1alpha1.OLVMInventory) (pass.Frame, error) {
 	s := &scope{pass: of, inventory: pool}
 
@@ -352,8 +352,8 @@ func findLastRun(vms []infrav1alpha1.OLVMInventoryVM) time.Time {
 	return last
 }
 
-// recordEngine records the engine's identity. An inventory with VMs but without a record gets one as soon as one of its
-// VMs is found.
+// recordEngine records the engine's identity. If the inventory already has VMs, but no recorded identity, recordEngine
+// does nothing until the engine has one of these VMs.
 func recordEngine(
 	ctx context.Context, of *infrav1alpha1.OLVMInventory, vms []infrav1alpha1.OLVMInventoryVM, session *engine.Client,
 	pool *inventory.Pool,

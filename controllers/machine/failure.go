@@ -14,21 +14,23 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// proof is what is known of the end of a VM before its events are read.
+// proof is the evidence for a failure of a VM, before any events are read.
 type proof int
 
 const (
-	// noFailure is a VM that runs, may run, was never a node, was stopped by a user, or is started by the engine.
+	// noFailure means that the VM may be running, was never a node, was stopped by a user, or is restarted by the
+	// engine.
 	noFailure proof = iota
-	// failure is one that is known to have failed.
+	// failure means that the VM has failed.
 	failure
-	// readEvents is a VM that is down. The engine's events say whether its guest or an error ended it.
+	// readEvents means that the VM is down for an unknown reason. The engine's events show whether its guest or an
+	// error ended it.
 	readEvents
 )
 
-// findProof returns what proves that a VM has failed. No time-out is a proof: a VM that is out of sight may run. If it
-// comes from there to down, its host was fenced, or says that it does not have it. The engine starts a highly available
-// VM again, so its volumes must stay with it.
+// findProof returns the evidence that a VM has failed. A timeout proves nothing, because an unreachable VM may still be
+// running. If the status changes from unreachable to down, the host was fenced, or has reported that it does not run
+// the VM. A highly available VM never counts as failed: the engine restarts it, so its volumes must stay attached.
 func findProof(m *infrav1.OLVMMachine, vm *engine.VM) proof {
 	if vm == nil || vm.Status != engine.VMDown || vm.StopReason != nil || vm.IsHighlyAvailable() ||
 		m.Spec.VirtualMachine.HighAvailability != nil || !m.DeletionTimestamp.IsZero() ||
@@ -43,40 +45,42 @@ func findProof(m *infrav1.OLVMMachine, vm *engine.VM) proof {
 	return readEvents
 }
 
-// wasLost reports whether the engine did not see the VM of a machine, or its host, in the last pass.
+// wasLost reports whether the VM of a machine, or its host, was unreachable in the last pass.
 func wasLost(m *infrav1.OLVMMachine) bool {
 	return m.Status.OLVM != nil && engine.VMStatus(m.Status.OLVM.VirtualMachine.Status).IsOutOfSight()
 }
 
-// isKnownFailed reports whether an earlier pass has told the failure of the VM of a machine.
+// isKnownFailed reports whether the machine's condition already reports the failure of its VM.
 func isKnownFailed(m *infrav1.OLVMMachine) bool {
 	return conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineFailedReason
 }
 
-// failureHolds is how long a VM must be down before it has failed: the engine may run it again on another host.
+// failureHolds is the time a VM must be down before it counts as failed. Within this time, the engine may restart it on
+// another host.
 const failureHolds = 30 * time.Second
 
 // vmEnd is the last end of a VM.
 type vmEnd struct {
 	vm       engine.ID
 	stopTime string
-	// since is when it was first seen, and proved that it was a failure then. No pass after that one sees the loss of
-	// the VM, and a new manager asks the events.
+	// since is the time when this manager first saw the end. proved reports whether findProof returned failure at that
+	// time. Later passes no longer see that the VM was unreachable before. After a restart, the manager reads the
+	// events instead.
 	since  time.Time
 	proved bool
-	// told is set if a manager before this one has told the failure.
+	// told reports whether an earlier manager has reported the failure in the condition.
 	told bool
-	// judged is set when a live look has confirmed the end, and failed is the verdict.
+	// judged reports whether a live request has confirmed the end. failed is the result: whether the VM has failed.
 	judged, failed bool
 }
 
-// endCache holds the ends of VMs that are down, so that the engine is asked once about each.
+// endCache has the ends of VMs that are down. With it, the manager asks the engine only once about each end.
 type endCache struct {
 	mu   sync.Mutex
 	ends map[workspace.Key]vmEnd
 }
 
-// dropEnd drops the end of a VM that runs, or may.
+// dropEnd removes the end of a VM that may be running.
 func (c *endCache) dropEnd(key workspace.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +99,8 @@ func (c *endCache) recordEnd(key workspace.Key, end vmEnd) {
 	c.ends[key] = end
 }
 
-// findEnd returns what is known of the end of a VM, and whether it is the first end that this manager knows of.
+// findEnd returns the stored end of a VM, or a new one. isNew reports whether it is new, and isFirst whether no end was
+// stored for the machine.
 func (c *endCache) findEnd(key workspace.Key, vm *engine.VM) (end vmEnd, isFirst, isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,9 +112,10 @@ func (c *endCache) findEnd(key workspace.Key, vm *engine.VM) (end vmEnd, isFirst
 	return vmEnd{vm: vm.ID, stopTime: vm.StopTime, since: time.Now()}, !known, true
 }
 
-// hasFailed reports whether the engine proves that the VM of a node has failed, and when to ask again; 0 for not. The
-// proof must hold for a while, and a live answer must repeat it. Without an answer nothing changes. The code of the
-// event is in public logs of engines. That a stop leaves a reason is recorded; that a failure leaves none is not.
+// hasFailed reports whether the engine proves that the VM of a node has failed. It also returns the time until the next
+// check, or 0 if none is needed. The VM must stay down for failureHolds, and a live request must then confirm the end.
+// If this request fails, the result stays as before. Public logs of engines contain the code of the event. A recording
+// shows that a stop by a user leaves a reason. No recording shows that a failure leaves none.
 func (r *Reconciler) hasFailed(ctx context.Context, scope *machineScope) (bool, time.Duration, error) {
 	key, m, vm := scope.workspace.Key(), scope.olvmMachine, scope.vm.seen
 	proof := findProof(m, vm)
@@ -119,7 +125,7 @@ func (r *Reconciler) hasFailed(ctx context.Context, scope *machineScope) (bool, 
 	}
 
 	end, isFirst, isNew := r.ends.findEnd(key, vm)
-	if isNew { // the VM has run since an earlier end, so that a failure of then proves nothing
+	if isNew { // the VM has run since any earlier end, so the failure of an earlier end proves nothing
 		end.proved = proof == failure && (isFirst || wasLost(m))
 		end.told = isFirst && isKnownFailed(m)
 		r.ends.recordEnd(key, end)
@@ -149,8 +155,8 @@ func (r *Reconciler) hasFailed(ctx context.Context, scope *machineScope) (bool, 
 	return failed, 0, nil
 }
 
-// checkLiveEnd looks at the VM itself, because a list may be old. It reports whether the last end of the VM was a
-// failure, and whether that end still stands.
+// checkLiveEnd fetches the VM, because the list of VMs may be old. It reports whether the last end of the VM was a
+// failure, and whether it is still the last end.
 func checkLiveEnd(ctx context.Context, scope *machineScope, proved bool) (failed, stands bool, err error) {
 	seen, session := scope.vm.seen, scope.engine.session
 	live, err := session.FetchVM(ctx, seen.ID)

@@ -29,8 +29,9 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=patch
 
-// Reconciler removes the finalizer from state Secrets being deleted after their object is gone. A user removing the
-// finalizer of an OLVMMachine keeps its VM. The state is useless then, and would block the deletion of the namespace.
+// Reconciler removes the finalizer of a state Secret in deletion if the owner of the state no longer exists. For
+// example, a user may remove the finalizer of an OLVMMachine to keep its VM. Nothing needs its state then, but its
+// finalizer would block the deletion of the namespace.
 type Reconciler struct {
 	Client client.Client
 	// APIReader sees objects missing from the cache, or not watched by this manager.
@@ -40,8 +41,8 @@ type Reconciler struct {
 	ended sync.Map
 }
 
-// restoreGrace is the lifetime of a state without a known owner: a restore may create Secrets before their objects, and
-// the garbage collector deletes them at once.
+// restoreGrace is how long a deleted state stays if its owner does not exist. A restore may create Secrets before their
+// owners, and the garbage collector then deletes the Secrets at once.
 const restoreGrace = time.Hour
 
 // SetupWithManager adds the controller to the manager.
@@ -145,8 +146,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// remainingGrace returns the remaining lifetime of a state without an owner. It is zero if the owner's deletion was
-// seen, or if the namespace is being deleted.
+// remainingGrace returns the remaining time of restoreGrace. It is zero if this process has seen the deletion of the
+// owner, or if the namespace is being deleted.
 func (r *Reconciler) remainingGrace(ctx context.Context, secret client.Object) (time.Duration, error) {
 	uid, _ := r.ended.Load(client.ObjectKeyFromObject(secret))
 	if uid == metav1.GetControllerOf(secret).UID {

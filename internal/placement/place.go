@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// HostsAge is the maximum age of a list of hosts for a decision.
+// HostsAge is the maximum age of a cached list of hosts or affinity labels.
 const HostsAge = 5 * time.Second
 
 // Placement is the place at which a VM is created.
@@ -51,7 +51,8 @@ func (p Placement) Policy() *render.Placement {
 	return &render.Placement{Affinity: affinity, HostIDs: hosts}
 }
 
-// Site is a data center and its failure domains: all that Place needs of an OLVMCluster or an OLVMInventory.
+// Site is a data center and its failure domains. It has the fields of an OLVMCluster or OLVMInventory that
+// ResolveLocation needs.
 type Site struct {
 	DataCenterName string
 	FailureDomains []infrav1.OLVMFailureDomain
@@ -62,7 +63,7 @@ func SiteOf(cluster infrav1.OLVMClusterSpec) Site {
 	return Site{DataCenterName: cluster.OLVMDatacenterName, FailureDomains: cluster.FailureDomains}
 }
 
-// findDomain is the failure domain of that name; an empty name is of none.
+// findDomain returns the failure domain with this name. For an empty name, it returns an empty failure domain.
 func findDomain(domains []infrav1.OLVMFailureDomain, name string) (infrav1.OLVMFailureDomain, error) {
 	if name == "" {
 		return infrav1.OLVMFailureDomain{}, nil
@@ -207,8 +208,7 @@ func (p Placement) ApplyStorage(vm infrav1.VirtualMachine) infrav1.VirtualMachin
 	return vm
 }
 
-// hostScope is where the hosts of a machine must be: in the given cluster, or anywhere in the data center if the
-// cluster is nil.
+// hostScope limits the hosts of a machine to a cluster, or to a data center if the cluster is nil.
 type hostScope struct {
 	dc      *engine.DataCenter
 	cluster *engine.Cluster
@@ -227,7 +227,7 @@ func (s hostScope) listHosts(ctx context.Context, client *engine.Client) ([]engi
 	return client.ListHostsIn(ctx, s.dc, s.cluster, HostsAge)
 }
 
-// listDomainHosts returns those hosts of a failure domain that exist now. It returns an error if none exists.
+// listDomainHosts returns the existing hosts of a failure domain. It returns an error if none exists.
 func listDomainHosts(
 	ctx context.Context, client *engine.Client, domain infrav1.OLVMFailureDomain, in hostScope,
 ) ([]engine.ID, error) {

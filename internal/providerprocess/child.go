@@ -145,7 +145,7 @@ func (c *Child) Open(request OpenRequest, reply *OpenReply) error {
 	return nil
 }
 
-// Approve tells a run the decision about its plan.
+// Approve passes the decision about the plan to the run.
 func (c *Child) Approve(request ApproveRequest, _ *Nothing) error {
 	run := c.child.getRun(request.Run)
 	if run == nil {

@@ -5,8 +5,8 @@ import "unicode/utf8"
 // cutMark is the end of a shortened text.
 const cutMark = " ..."
 
-// Shorten shortens a text for a condition or an event to a length in bytes, and adds cutMark. Before this, it removes
-// what differs from try to try, because this would move the place of the cut.
+// Shorten shortens a text for a condition or an event to a length in bytes, and adds cutMark. It first removes the
+// parts that vary between retries, such as times, because these would move the cut.
 func Shorten(text string, length int) string {
 	if len(text) <= length {
 		return text
@@ -23,7 +23,8 @@ func Shorten(text string, length int) string {
 	return text[:length] + cutMark
 }
 
-// FitLength shortens a text to a length in bytes. This length includes cutMark, as the limit of a field requires.
+// FitLength shortens a text to a length in bytes. Unlike in Shorten, the length includes cutMark, so that the result
+// fits a field with a maximum length.
 func FitLength(text string, length int) string {
 	if len(text) <= length {
 		return text

@@ -29,7 +29,8 @@ func (s *Server) EnableHosts(hosts Hosts) { s.hosts = hosts }
 func (s *Server) serveHosts(w http.ResponseWriter, r *http.Request) {
 	machine, _ := parseAsker(r)
 	key := configurationSecret(machine)
-	people := client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "/hosts"} // users must not delay the VM
+	// Commands of users have a limit of their own, so they cannot use up the limit of the VM.
+	people := client.ObjectKey{Namespace: key.Namespace, Name: key.Name + "/hosts"}
 	s.serveRequest(w, r, question{
 		what:    "a jump host",
 		secret:  key,

@@ -52,19 +52,19 @@ type Target struct {
 
 // Sources are the sources of add-ons.
 type Sources struct {
-	// CNI is the network plugin. It is flannel or calico, optionally with @VERSION, or manifests as in Manifests, or
-	// none. If empty, it is the default plugin, unless Manifests or the cluster already has a plugin. Pods are the pod
-	// networks of the cluster.
+	// CNI is the network plugin. It is a name (flannel or calico, optionally with @VERSION), a source of manifests as
+	// in Manifests, or "none". If empty, the default plugin is installed, unless another add-on or the cluster already
+	// has a plugin. Pods are the pod networks of the cluster.
 	CNI  string
 	Pods []string
 	// Manifests are files, folders and https URLs.
 	Manifests []string
-	// List is a file with additional add-ons, including charts. It is empty for none.
+	// List is an optional file with additional add-ons, including charts.
 	List string
 }
 
-// Load reads all add-ons, and the applications of a cluster file. Mistakes in them thus show before anything is
-// created. Its errors contain no users or passwords of URLs.
+// Load reads all add-ons, and the applications of a cluster file. It runs before anything is created, so mistakes in
+// add-ons are reported early. Its errors omit the users and passwords in URLs.
 func (s Sources) Load(ctx context.Context, applications []clusterfile.Chart) ([]AddOn, error) {
 	out, err := s.loadAll(ctx, applications)
 	if err != nil && withoutUsers(err.Error()) != err.Error() {

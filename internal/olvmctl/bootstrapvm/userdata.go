@@ -30,8 +30,8 @@ import (
 const (
 	// networkFile has the CNI configuration of the VM. For one node, a bridge is enough.
 	networkFile = "/etc/cni/net.d/05-bootstrap.conflist"
-	// staticPods is the kubelet's folder for static pods. Static pods in the manifests are for the planned cluster.
-	// Most of them hold its endpoint.
+	// staticPods is the kubelet's folder for static pods. The VM omits the static pods in the manifests, because they
+	// belong to the new cluster. Most of them serve its endpoint.
 	staticPods = "/etc/kubernetes/manifests/"
 	// nodeBits4 and nodeBits6 are the prefix lengths of a node's networks. kubeadm's controller manager assigns these
 	// networks.
@@ -72,8 +72,8 @@ func (v *VM) buildUserData(o Options, found parts) error {
 	return v.buildKubeconfig(cluster.ControlPlaneEndpoint, certificates)
 }
 
-// clusterConfiguration returns the settings that apply to a cluster of one machine: the sources of its images. Options
-// of the API server and an external etcd are only for the planned cluster.
+// clusterConfiguration returns the settings that also apply to the VM: the sources of images, the DNS add-on and the
+// encryption algorithm. The API server's options and an external etcd are only for the new cluster.
 func clusterConfiguration(of bootstrapv1.ClusterConfiguration) bootstrapv1.ClusterConfiguration {
 	out := bootstrapv1.ClusterConfiguration{
 		ImageRepository:     of.ImageRepository,
@@ -106,7 +106,7 @@ func (v *VM) controlPlaneInput(
 		return nil, manifestError("the configuration of kubeadm: %w", err)
 	}
 
-	// This node runs only the management plane, and no other machine can run it.
+	// The VM is the only node, so it must also run the pods of the management cluster.
 	start := bootstrapv1.InitConfiguration{NodeRegistration: config.InitConfiguration.NodeRegistration}
 	start.NodeRegistration.Taints = &[]corev1.Taint{}
 	startText, err := kubeadmtypes.MarshalInitConfigurationForVersion(&start, version)
@@ -163,7 +163,7 @@ func usersOf(users []bootstrapv1.User) []bootstrapv1.User {
 	return out
 }
 
-// filesOf returns the files of control plane machines, with their content.
+// filesOf returns the files of control plane machines, with their content. It omits static pods.
 func filesOf(o Options, files []bootstrapv1.File) ([]bootstrapv1.File, error) {
 	var out []bootstrapv1.File
 

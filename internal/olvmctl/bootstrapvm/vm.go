@@ -1,5 +1,5 @@
-// Package bootstrapvm creates a temporary VM. It is the management cluster of a cluster until the cluster manages
-// itself.
+// Package bootstrapvm creates a temporary VM. The VM is the management cluster of a new cluster until the new cluster
+// manages itself.
 //
 // The VM is a cluster of one machine. It uses kubeadm from the image of the control plane's machines, and a bridge as
 // its CNI. Its settings are decided once, and are saved in a folder of the user, beside the Terraform state. An
@@ -67,13 +67,14 @@ type record struct {
 	// Asked reports whether the manifests of the cluster were applied to the VM. If they were, some machines may be
 	// known only to this VM.
 	Asked bool `json:"asked"`
-	// Moved reports whether a move of the cluster into itself has begun.
+	// Moved reports whether the move of the Cluster API objects from the VM to the new cluster has begun.
 	Moved bool `json:"moved,omitempty"`
 	// Workload is the path for the kubeconfig of the cluster. It is empty before Asked is set.
 	Workload string `json:"workload,omitempty"`
 }
 
-// rootDir returns the folder with one folder for each bootstrap VM of the user.
+// rootDir returns the folder for the bootstrap VMs of the user. Each namespace has a subfolder with a folder for each
+// VM.
 func rootDir() string { return filepath.Join(xdg.StateHome, "capolvm", "bootstrap") }
 
 func folderOf(namespace, cluster string) string { return filepath.Join(rootDir(), namespace, cluster) }
@@ -87,8 +88,8 @@ func (v *VM) lockFile() string { return v.dir + ".lock" }
 // KubeconfigFile returns the path of the administrator's kubeconfig.
 func (v *VM) KubeconfigFile() string { return filepath.Join(v.dir, "admin.kubeconfig") }
 
-// Find returns the bootstrap VM that was begun for a cluster on this machine, or nil. If namespace is empty, Find
-// searches all namespaces. Only one of them may have a cluster with this name.
+// Find returns the bootstrap VM of a cluster, from its record on this machine. It returns nil if there is no record. If
+// namespace is empty, Find searches all namespaces, and returns an error if several have a record for this name.
 func Find(namespace, cluster string) (*VM, error) {
 	for _, name := range []string{namespace, cluster} {
 		if name != "" && len(validation.IsDNS1123Subdomain(name)) > 0 {
@@ -157,8 +158,8 @@ func (v *VM) MarkAsked(workload string) error {
 	return v.saveFiles()
 }
 
-// MarkMoved records that the move of the cluster into itself begins. If the VM then has no Cluster, the cluster may
-// exist nevertheless.
+// MarkMoved records that the move of the Cluster API objects to the new cluster begins. From then on, the cluster may
+// exist even if the VM has no Cluster object.
 func (v *VM) MarkMoved() error {
 	if v.Moved {
 		return nil
@@ -194,7 +195,7 @@ func (v *VM) saveFiles() error {
 
 // removeFiles removes the saved files of the VM.
 func (v *VM) removeFiles() error {
-	// Remove the record first: without it, the VM does not count.
+	// Remove the record first: without a record, the VM counts as deleted.
 	err := errors.Join(os.Remove(v.recordFile()), os.RemoveAll(v.dir))
 	if err != nil {
 		return fmt.Errorf("failed to remove what is kept of the bootstrap VM: %w", err)
@@ -208,7 +209,7 @@ func (v *VM) removeFiles() error {
 // writeFile replaces a secret file atomically. After an interrupt or a power failure, the previous file remains.
 func writeFile(path string, content []byte) error { return atomicfile.Write(path, content, 0o600) }
 
-// manifestError returns an error about an object that a bootstrap VM needs but the manifests lack.
+// manifestError returns an error about manifests that a bootstrap VM cannot use, with the flag as its prefix.
 func manifestError(format string, args ...any) error {
 	return fmt.Errorf("--bootstrap vm: "+format, args...)
 }

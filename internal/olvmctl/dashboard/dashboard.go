@@ -22,7 +22,7 @@ type Options struct {
 	Namespace string
 	// Address is the HOST:PORT of the page. HOST must be loopback.
 	Address string
-	// Engines asks the engines of the clusters, with the credentials of the clusters.
+	// Engines makes the page query the engines of the clusters, with the credentials of the clusters.
 	Engines bool
 	// Access selects the management cluster in the commands shown on the page.
 	Access mgmtcluster.ShellAccess
@@ -34,7 +34,7 @@ type source interface {
 	buildState(ctx context.Context) State
 	// findDetails returns the content about one object.
 	findDetails(ctx context.Context, of Ref) Details
-	// changes returns what wakes the open pages.
+	// changes returns the signal for open pages to fetch new content.
 	changes() *localpage.Changes
 }
 

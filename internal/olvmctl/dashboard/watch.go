@@ -31,7 +31,8 @@ const (
 	syncLimit = time.Minute
 	// retryPause is the pause between requests to an unreachable management cluster.
 	retryPause = 2 * time.Second
-	// forbiddenPause is longer than the interval at which a forbidden watch is retried.
+	// forbiddenPause is the time without failures after which a forbidden watch counts as restored. It is longer than
+	// the reflector waits between retries.
 	forbiddenPause = 70 * time.Second
 )
 
@@ -76,17 +77,17 @@ type watcher struct {
 	engines *engines
 	changed localpage.Changes
 
-	// unseen has the kinds without a watch, with the reasons.
+	// unseen maps the names of unwatched kinds to the reasons.
 	unseen map[string]string
 
 	mu sync.Mutex
 	// manager explains why no manager of this provider is running. It is empty if a manager is running.
 	manager string
-	// lost has the reasons why kinds cannot be watched now, by name.
+	// lost maps the names of kinds with a broken watch to the reasons.
 	lost map[string]*loss
-	// strange has the errors from watches of other types.
+	// strange maps types outside watchedKinds to the errors of their watches.
 	strange map[string]string
-	// away is the reason why the API server does not answer. It is nil if the server answers.
+	// away is the reason why the API server is unreachable. It is nil if the server answers.
 	away *loss
 }
 
@@ -180,7 +181,7 @@ func (w *watcher) watchFailed(ctx context.Context, of string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
-	if at < 0 { // nothing would tell when the watch restarts
+	if at < 0 { // the end of this failure cannot be detected
 		if w.strange == nil {
 			w.strange = map[string]string{}
 		}
@@ -203,8 +204,9 @@ func (w *watcher) watchFailed(ctx context.Context, of string, err error) {
 	w.changed.WakeAll()
 }
 
-// awaitAnswer waits until a kind can be listed again. A user may have the right to list a kind, but not to watch it. A
-// forbidden watch counts as restored after a long time without failures.
+// awaitAnswer waits until a kind can be listed again. If the watch is forbidden, a successful list proves nothing,
+// because a user may list a kind without the right to watch it. So awaitAnswer first waits for forbiddenPause without
+// failures.
 func (w *watcher) awaitAnswer(ctx context.Context, kind watchedKind) {
 	_ = wait.PollUntilContextCancel(ctx, retryPause, false, func(ctx context.Context) (bool, error) {
 		w.mu.Lock()
@@ -295,15 +297,15 @@ func (w *watcher) watchKind(ctx context.Context, objects cache.Cache, kind watch
 	return err
 }
 
-// partial reads the watched objects. For other kinds, it finds no objects.
+// partial reads the watched objects. It behaves as if the other kinds had no objects.
 type partial struct {
 	client.Reader
 
-	// missing has the kinds without a watch.
+	// missing maps the names of unwatched kinds to the reasons.
 	missing map[string]string
 }
 
-// List lists objects. It finds none of kinds without a watch.
+// List lists objects. For an unwatched kind, the list is empty.
 func (p *partial) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	for _, kind := range watchedKinds {
 		if _, left := p.missing[kind.name]; left && reflect.TypeOf(kind.list) == reflect.TypeOf(list) {
@@ -314,7 +316,7 @@ func (p *partial) List(ctx context.Context, list client.ObjectList, options ...c
 	return p.Reader.List(ctx, list, options...)
 }
 
-// Get reads an object. It finds none of kinds without a watch.
+// Get reads an object. For an unwatched kind, it returns NotFound.
 func (p *partial) Get(
 	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
 ) error {

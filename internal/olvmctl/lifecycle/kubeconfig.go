@@ -57,8 +57,8 @@ func contextInFile(path, cluster string) string {
 }
 
 // mergeKubeconfig adds the kubeconfig of a cluster to a file. It keeps the entries of other clusters, and the changes
-// of users in the cluster's own entries: the server, a proxy, or another user. own reports whether the file is known to
-// lead to the cluster.
+// of users in the cluster's own entries: the server, a proxy, or another user. own reports whether a context for the
+// cluster in the file is known to work. Such a context stays unchanged.
 func mergeKubeconfig(path, name string, content []byte, own bool) error {
 	ours, err := clientcmd.Load(content)
 	if err == nil {
@@ -152,7 +152,7 @@ func isSame(a, b *clientcmdapi.Cluster) bool {
 func caOf(cluster *clientcmdapi.Cluster) []byte {
 	out := cluster.CertificateAuthorityData
 	if len(out) == 0 && cluster.CertificateAuthority != "" {
-		out, _ = os.ReadFile(cluster.CertificateAuthority) // if it fails, the server decides
+		out, _ = os.ReadFile(cluster.CertificateAuthority) // without the file, isSame compares the servers
 	}
 
 	return bytes.TrimSpace(out)

@@ -95,8 +95,9 @@ func (l Local) LacksProvider(name string) bool {
 	return can && !slices.Contains(l.ListProviders(), name)
 }
 
-// AddProvider adds a third-party provider, to run from the next Launch on. If the cluster is running, AddProvider stops
-// it. If the provider cannot be built, nothing changes. AddProvider calls say with lines for the user.
+// AddProvider adds a third-party provider. The provider runs after the next Launch. If the cluster is running,
+// AddProvider stops it. If the provider cannot be built, nothing changes. AddProvider calls say with lines for the
+// user.
 func (l Local) AddProvider(ctx context.Context, name string, say func(format string, args ...any)) error {
 	tools, err := toolchain.NewEmbedded()
 	if err != nil {
@@ -122,8 +123,7 @@ func (l Local) AddProvider(ctx context.Context, name string, say func(format str
 // Exists reports whether the local management cluster exists, running or not.
 func (l Local) Exists() bool { return pathExists(l.dataDir()) }
 
-// IsRunning reports whether a process runs the cluster and serves requests. The file of a killed process does not
-// count.
+// IsRunning reports whether a process runs the cluster and serves requests. It ignores the file of a killed process.
 func (l Local) IsRunning() bool {
 	pid := l.PID()
 	content, err := os.ReadFile(l.readyFile())
@@ -341,7 +341,7 @@ func (l Local) removeRest() error {
 	return nil
 }
 
-// Uses counts what still needs the local management cluster.
+// Uses counts the clusters and inventories that still need the local management cluster.
 type Uses struct {
 	Clusters    int `json:"clusters"`
 	Inventories int `json:"inventories"`
@@ -500,7 +500,7 @@ func (l Local) lockPIDFile() (*os.File, error) {
 		_, err = fmt.Fprintln(file, os.Getpid())
 	}
 
-	if err == nil { // after a power failure, an empty file would look like a stop
+	if err == nil { // without it, a power failure could leave an empty file, which means a regular stop
 		err = file.Sync()
 	}
 

@@ -48,7 +48,7 @@ type Input struct {
 		Machines []infrav1.OLVMMachine
 		Services []infrav1alpha1.OLVMSupportServices
 	}
-	// CheckedBy tells who has checked the manifests.
+	// CheckedBy names the source of the rules used to check the manifests.
 	CheckedBy string
 	// Connected reports whether a management cluster was read.
 	Connected bool

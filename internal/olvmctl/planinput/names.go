@@ -12,8 +12,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/plaintext"
 )
 
-// checkNames rejects an object if its name or namespace is invalid for the API server. Names become the names of VMs
-// and parts of reports, and manifests may come from a stranger. Objects that plans ignore may lack a name.
+// checkNames rejects an object if its name or namespace is invalid for the API server. Names become names of VMs and
+// parts of reports, and manifests may be untrusted. It sets a missing namespace to default. Objects that plans ignore
+// may lack a name.
 func checkNames(object *unstructured.Unstructured) error {
 	if object.GetNamespace() == "" {
 		object.SetNamespace("default")
@@ -39,8 +40,8 @@ func isRead(object *unstructured.Unstructured) bool {
 	return group == "" || strings.HasSuffix(group, "cluster.x-k8s.io")
 }
 
-// nameProblems returns the API server's objections to a name. Only RBAC kinds allow other names than subdomain names,
-// and plans ignore these kinds.
+// nameProblems returns the API server's objections to a name. Most kinds require DNS subdomain names. The exceptions,
+// such as RBAC kinds, are kinds that plans ignore.
 func nameProblems(object *unstructured.Unstructured, name string) []string {
 	switch {
 	case name == "":

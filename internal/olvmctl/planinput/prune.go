@@ -12,27 +12,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Pruned is an object in the management cluster missing from the manifests. An apply with pruning would delete it.
+// Pruned is an object that the management cluster has but the manifests lack. An apply with pruning would delete it.
 type Pruned struct {
 	Kind, Namespace, Name string
 	// By is the GitOps tool of the object, or "" if unknown.
 	By string
-	// Object is nil if the object only gives access to an engine.
+	// Object is nil for a Secret, a ConfigMap or an OLVMClusterIdentity.
 	Object *unstructured.Unstructured
 }
 
 // pruning describes the deletions in a plan.
 type pruning struct {
-	// asked tells whether to look for deletions. If nil, the labels of running objects decide.
+	// asked is the user's choice whether to look for deletions. If nil, the plan looks for them if a GitOps tool has
+	// applied the objects in the manifests.
 	asked *bool
 	// written are the live objects also contained in the manifests, and others are the remaining live objects.
 	written, others []*unstructured.Unstructured
-	// objects are the objects to delete. line tells the user whether the plan has looked for deletions.
+	// objects are the objects to delete. line is the report's line about the search for deletions.
 	objects []Pruned
 	line    string
 	// looked reports whether the plan has looked for deletions.
 	looked bool
-	// alone are the namespaces read only for their deletions.
+	// alone are the namespaces without objects in the manifests, read only to find deletions.
 	alone []string
 	// tools are the GitOps tools in use. All objects of these tools are in scope. If there are none, all objects in the
 	// namespaces are in scope.
@@ -56,7 +57,7 @@ func (m *Input) Deletions() string {
 // Pruned returns the objects to delete.
 func (m *Input) Pruned() []Pruned { return m.pruning.objects }
 
-// IsReadForDeletions reports whether a namespace was read only for its deletions.
+// IsReadForDeletions reports whether the plan has read a namespace only to find deletions.
 func (m *Input) IsReadForDeletions(namespace string) bool {
 	return slices.Contains(m.pruning.alone, namespace)
 }
@@ -107,7 +108,7 @@ func (m *Input) findPruned(ctx context.Context, c client.Reader, namespaces []st
 	case asked != nil && !*asked:
 		p.line = "Deletions were not looked at: --prune=false"
 		return nil
-	case m.count == 0 && asked == nil: // the plan of the management cluster itself
+	case m.count == 0 && asked == nil: // the plan compares the management cluster with itself
 		p.line = "Deletions were not looked at: there are no manifests"
 		return nil
 	case len(tools) == 0 && asked == nil:
@@ -146,7 +147,7 @@ func (m *Input) findPruned(ctx context.Context, c client.Reader, namespaces []st
 	return nil
 }
 
-// addOtherNamespaces reads other namespaces that have objects of the same tool, and none in the manifests.
+// addOtherNamespaces reads the namespaces where the same tools have applied objects, but the manifests have none.
 func (m *Input) addOtherNamespaces(
 	ctx context.Context, c client.Reader, tools, namespaces []string,
 ) error {

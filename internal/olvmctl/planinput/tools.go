@@ -18,7 +18,7 @@ import (
 // set this label, too, so it proves nothing by itself.
 const instanceLabel = "app.kubernetes.io/instance"
 
-// instanceMarks tells what the instance label means.
+// instanceMarks has the values of the instance label that identify a GitOps tool.
 type instanceMarks struct {
 	// applications are the Argo CD Applications in the management cluster.
 	applications []string
@@ -30,8 +30,8 @@ type instanceMarks struct {
 	note string
 }
 
-// readInstanceMarks finds out what the instance label means, if a live object has it. It finds no Applications if Argo
-// CD is missing, or if the user may not list them.
+// readInstanceMarks reads the values of the instance label in the manifests. If a live object has the label, it also
+// lists the Applications of Argo CD. The list is empty if Argo CD is missing, or if the user may not list Applications.
 func (m *Input) readInstanceMarks(ctx context.Context, c client.Reader) error {
 	marks := &m.pruning.marks
 

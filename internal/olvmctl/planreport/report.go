@@ -1,5 +1,5 @@
-// Package planreport models the output of a plan, and writes it as text, Markdown and JSON. It makes no requests. Input
-// from strangers cannot forge a line of the output.
+// Package planreport models the output of a plan, and writes it as text, Markdown and JSON. It makes no requests.
+// Untrusted manifests cannot forge a line of the output.
 package planreport
 
 import (
@@ -17,10 +17,11 @@ import (
 // Report describes the changes caused by manifests.
 type Report struct {
 	Summary Summary `json:"summary"`
-	// ComparedWith describes what the manifests were compared with. Deletions tells whether deletions were considered.
+	// ComparedWith describes what the manifests were compared with. Deletions reports whether the plan has looked for
+	// deletions.
 	ComparedWith string `json:"comparedWith,omitempty"`
 	Deletions    string `json:"deletions,omitempty"`
-	// CheckedBy tells who has checked the manifests.
+	// CheckedBy names the source of the rules used to check the manifests.
 	CheckedBy string `json:"checkedBy,omitempty"`
 	// Notes are lines about work that the controllers do later, or not at all.
 	Notes []string `json:"notes,omitempty"`
@@ -45,14 +46,14 @@ type Findings struct {
 	Owners   []OwnerChange
 	Capacity []Capacity
 	Pruned   []Pruned
-	// Deletions, CheckedBy and Notes are the fields of the report.
+	// Deletions, CheckedBy and Notes become the fields of the same names in Report.
 	Deletions, CheckedBy string
 	Notes                []string
 	// Connected is true if a management cluster was read. Offline is true if no engine was asked.
 	Connected, Offline bool
 }
 
-// New returns a report with the counted changes.
+// New counts the changes, and returns the report.
 func New(found Findings) Report {
 	out := Report{
 		Machines:     append([]*Result{}, found.Machines...), // JSON has a list even if it is empty
@@ -228,7 +229,7 @@ func (r *Result) describeFate() string {
 	case r.Replaced != "":
 		return "replaced: " + r.Replaced
 	case r.Replaces != "":
-		return "new, in place of another" // the other machine's name is beside its own
+		return "new, in place of another" // the row also names the replaced machine
 	case len(r.Changes) == 0 && r.Plan == nil:
 		return r.Text // the plan is offline
 	case len(r.Changes) == 0:

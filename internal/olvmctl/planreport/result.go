@@ -14,7 +14,8 @@ type Result struct {
 	From      string `json:"from"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Addresses are the current or future addresses of the machine. A description replaces an address not known yet.
+	// Addresses are the current or future addresses of the machine. For an address that is not known yet, it has a
+	// description.
 	Addresses []string `json:"addresses"`
 	// VM is the OLVMInventoryVM claimed by the machine or chosen for it. It is empty if the machine gets a new VM.
 	VM string `json:"vm,omitempty"`
@@ -24,8 +25,8 @@ type Result struct {
 	// one.
 	Replaced string `json:"replaced,omitempty"`
 	Replaces string `json:"replaces,omitempty"`
-	// Destroyed is the reason why the machine is deleted. MayGo tells that the machine is one of several candidates for
-	// deletion. Disks are deleted with the machine, for certain or possibly.
+	// Destroyed is the reason why the machine is deleted. MayGo is the reason why the machine is one of several
+	// candidates for deletion. If the machine is deleted, Disks are deleted with it.
 	Destroyed string   `json:"destroyed,omitempty"`
 	MayGo     string   `json:"mayGo,omitempty"`
 	Disks     []string `json:"disks,omitempty"`
@@ -40,8 +41,8 @@ type Result struct {
 	// Plan is the plan in Terraform's own format, for programs.
 	Plan *tfjson.Plan `json:"plan,omitempty"`
 
-	// IsNew reports whether the machine does not exist yet. Compared reports whether a management cluster was the
-	// source of this.
+	// IsNew reports whether the machine does not exist yet. Compared reports whether the plan has read a management
+	// cluster to find out.
 	IsNew    bool `json:"-"`
 	Compared bool `json:"-"`
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ofProvider are the variables replaced by the controllers, as users write them.
+// ofProvider are the variables that the controllers of this provider replace, in the syntax of manifests.
 var ofProvider = []string{"${KUBERNETES_VERSION}"}
 
 // variable matches a Flux variable, or an escaped one: ${NAME}, ${NAME:=default}, $${NAME}.

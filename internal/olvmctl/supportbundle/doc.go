@@ -1,3 +1,3 @@
-// Package supportbundle collects information about a broken cluster, without secrets, for those who help the user. It
-// changes nothing.
+// Package supportbundle collects information about a broken cluster, so that others can help its user. The bundle
+// contains no secrets. The package changes nothing.
 package supportbundle

@@ -4,7 +4,7 @@
 // in-memory runtime. Each cluster has its own TLS listener, so several clusters can serve port 6443 on different
 // loopback addresses.
 //
-// The package knows only the engine's data for a guest. It rejects everything that a real guest rejects. Its errors
-// start with the name of the responsible program. It ignores everything that it cannot know, such as the programs of an
-// image and the output of commands.
+// The package receives only the data that an engine passes to a guest. It rejects everything that a real guest rejects.
+// Its errors start with the name of the responsible program. It ignores everything that it cannot know, such as the
+// programs of an image and the output of commands.
 package guest

@@ -19,8 +19,8 @@ const (
 
 // image describes the contents of an image, and its behavior at boot.
 type image struct {
-	// units maps the image's units to true if the image's presets enable the unit. A complete image also contains every
-	// other unit.
+	// units has the image's systemd units. The value is true if the image's presets enable the unit. A complete image
+	// also contains every other unit.
 	units    map[string]bool
 	complete bool
 	// enforcing reports whether SELinux enforces its policy.
@@ -28,7 +28,7 @@ type image struct {
 }
 
 // images maps names to images. The behavior of Oracle's images comes from their sources. A preset of oracle-cne/ock
-// enables ocne.service, but neither CRI-O nor the kubelet. No recording of a real machine confirms it.
+// enables ocne.service, but neither CRI-O nor the kubelet. No recording of a real machine confirms this preset.
 var images = map[string]image{
 	"": {complete: true, units: map[string]bool{crioService: true, containerdService: true, kubeletService: true}},
 	store.ImageOCK: {enforcing: true, units: map[string]bool{
@@ -75,7 +75,7 @@ var homes = map[string]string{
 	"/root/": "admin_home_t", "/home/": "user_home_t", "/tmp/": "user_tmp_t", "/var/tmp/": "user_tmp_t",
 }
 
-// deniedLabel returns the label because of which SELinux denies systemd the execution of a file, or "".
+// deniedLabel returns the SELinux label that prevents systemd from executing a file, or "" if systemd may execute it.
 func (s *system) deniedLabel(path string) string {
 	if !s.image.enforcing {
 		return ""

@@ -15,7 +15,8 @@ func (s *Store) UserNamed(name string) *User {
 	return nil
 }
 
-// HasProfile reports whether users can have the profile. It is case-sensitive.
+// HasProfile reports whether the engine has the authentication profile: internal, or the profile of a user. Profiles
+// are case-sensitive.
 func (s *Store) HasProfile(profile string) bool {
 	return profile == "internal" || s.HasUserOf(profile)
 }

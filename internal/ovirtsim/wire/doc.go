@@ -1,7 +1,7 @@
-// Package wire defines the data that goes over the network. It contains documents in XML and JSON, the published model
-// of the API with the allowed content of documents, references between objects, and refusals. It knows neither objects
-// nor the engine.
+// Package wire defines the requests and responses of the simulator. It encodes XML and JSON, builds references between
+// objects, and defines error responses. It validates documents against the API's published model. It depends neither on
+// the store nor on the engine's behavior.
 //
-// It shares no code with internal/engine on purpose, so that an element misspelled by the client fails with the
-// simulator.
+// It deliberately shares no code with internal/engine. If the client misspells an element, the simulator therefore
+// rejects it.
 package wire
