@@ -18,9 +18,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// This file covers the OLVMCluster's view of its Cluster's support services. They have a controller of their own.
+// This file contains the part of the OLVMCluster controller that depends on support services. Another controller
+// reconciles the support services themselves.
 
-// servicesChanged passes changes of an OLVMSupportServices relevant to an OLVMCluster.
+// servicesChanged selects the changes of an OLVMSupportServices that its OLVMCluster depends on.
 var servicesChanged = predicate.Or[client.Object](pass.IgnoreStatus, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1alpha1.OLVMSupportServices)
