@@ -38,8 +38,8 @@ import (
 const (
 	// steady is the requeue interval of an inventory without pending work.
 	steady = 30 * time.Second
-	// settling is the requeue interval for claims awaiting confirmation. It is long enough for two simultaneous tags to
-	// become visible.
+	// settling is the requeue interval for claims without a confirmation. It is long enough for both of two
+	// simultaneous tags to become visible.
 	settling = time.Second
 	// engineRetry is the retry interval after a failed request to the engine.
 	engineRetry = 10 * time.Second
@@ -55,7 +55,7 @@ const (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinesets,verbs=get
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get
 
-// Reconciler reconciles OLVMInventories. Each pass decides all claims of an inventory. Passes over the same inventory
+// Reconciler reconciles OLVMInventories. Each pass decides all claims of an inventory. Passes for the same inventory
 // never overlap.
 type Reconciler struct {
 	Client client.Client
@@ -96,7 +96,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// madeOrNot passes changes in whether a VM is created, or has failed.
+// madeOrNot selects updates of an OLVMInventoryVM whose VM was completed, or whose creation or deletion has begun or
+// ceased to fail.
 var madeOrNot = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1alpha1.OLVMInventoryVM)
@@ -107,7 +108,7 @@ var madeOrNot = predicate.Funcs{
 	},
 }
 
-// isFailing reports whether creating or deleting a VM has failed.
+// isFailing reports whether the creation or deletion of a VM has failed.
 func isFailing(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	return slices.ContainsFunc([]string{infrav1.InfrastructureAppliedCondition, infrav1.DeletingCondition},
 		func(condition string) bool {
@@ -128,8 +129,8 @@ func machineToInventory(_ context.Context, object client.Object) []ctrl.Request 
 	}
 }
 
-// clusterToInventories maps a Cluster to the inventories of its namespace. It handles unpaused Clusters and changes of
-// standby VMs.
+// clusterToInventories maps a Cluster to the inventories of its namespace. The inventories depend on the pauses of
+// Clusters, and on the standby VMs requested by OLVMClusters.
 func (r *Reconciler) clusterToInventories(ctx context.Context, cluster client.Object) []ctrl.Request {
 	var list infrav1alpha1.OLVMInventoryList
 	if err := r.Client.List(ctx, &list, client.InNamespace(cluster.GetNamespace())); err != nil {
@@ -156,8 +157,8 @@ type scope struct {
 	provision provisionFacts
 	// entries are the OLVMInventoryVMs with their VMs, by name. reconcileObjects sets them.
 	entries []*entry
-	// machines are the OLVMMachines waiting for or using a VM of the inventory, by name. groups are the groups to
-	// serve. reconcileGroups sets both.
+	// machines are the OLVMMachines that wait for or use a VM of the inventory, by name. groups are the groups that get
+	// VMs. reconcileGroups sets both.
 	machines map[string]*infrav1.OLVMMachine
 	groups   []inventory.Group
 	plan     inventory.Plan
@@ -172,8 +173,8 @@ type scope struct {
 // clusterFacts hold the Clusters of the namespace by name. active holds the unpaused ones.
 type clusterFacts struct {
 	all, active map[string]bool
-	// moving names a Cluster with spec.paused, or one deleted while paused: clusterctl move is probably running. It is
-	// "" if there is none.
+	// moving is the name of a Cluster with spec.paused, or of one deleted while paused. Then clusterctl move is
+	// probably running. It is "" if there is no such Cluster.
 	moving string
 }
 
@@ -188,18 +189,18 @@ type listFacts struct {
 type engineFacts struct {
 	session *engine.Client
 	err     error
-	// pool is the engine's view.
+	// pool has the VMs of the inventory as the engine reports them.
 	pool *inventory.Pool
 }
 
-// entry is an OLVMInventoryVM.
+// entry is an OLVMInventoryVM with its VM, and the result of this pass.
 type entry struct {
 	object *infrav1alpha1.OLVMInventoryVM
 	// vm is the engine's VM; nil if there is none.
 	vm *engine.DescribedVM
 	// lost is the mark of the winning claimant in the engine; nil unless the claim was lost.
 	lost *inventory.Mark
-	// confirmed reports that the engine has the claim. waiting says what delays recycling.
+	// confirmed reports that the engine has the claim. waiting explains what delays recycling.
 	confirmed bool
 	waiting   string
 	// soon reports pending work in the engine, failed a refusal by the engine.
@@ -228,7 +229,7 @@ func (r *Reconciler) forgetRecords(_ context.Context, key client.ObjectKey) erro
 	return nil
 }
 
-// openPass needs no facts for the guards of an inventory.
+// openPass reads nothing, because the checks of an inventory need no other objects.
 func (r *Reconciler) openPass(_ context.Context, of *pass.Pass, pool *infrav1alpha1.OLVMInventory) (pass.Frame, error) {
 	s := &scope{pass: of, inventory: pool}
 
