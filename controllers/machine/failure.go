@@ -14,21 +14,22 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// proof is what is known of the end of a VM before its events are read.
+// proof is the knowledge about the end of a VM before the engine's events are read.
 type proof int
 
 const (
-	// noFailure is a VM that runs, may run, was never a node, was stopped by a user, or is started by the engine.
+	// noFailure means that the VM runs or may run, was never a node, was stopped by a user, or is restarted by the
+	// engine.
 	noFailure proof = iota
-	// failure is one that is known to have failed.
+	// failure means that the VM has certainly failed.
 	failure
-	// readEvents is a VM that is down. The engine's events say whether its guest or an error ended it.
+	// readEvents means that the VM is down. The engine's events show whether its guest or an error ended it.
 	readEvents
 )
 
-// findProof returns what proves that a VM has failed. No time-out is a proof: a VM that is out of sight may run. If it
-// comes from there to down, its host was fenced, or says that it does not have it. The engine starts a highly available
-// VM again, so its volumes must stay with it.
+// findProof returns whether a VM has certainly failed. A timeout is no proof, because a VM that the engine cannot reach
+// may still run. If such a VM is down later, its host was fenced, or the host reports that it does not have the VM. The
+// engine restarts a highly available VM, so its volumes must stay attached.
 func findProof(m *infrav1.OLVMMachine, vm *engine.VM) proof {
 	if vm == nil || vm.Status != engine.VMDown || vm.StopReason != nil || vm.IsHighlyAvailable() ||
 		m.Spec.VirtualMachine.HighAvailability != nil || !m.DeletionTimestamp.IsZero() ||
@@ -48,35 +49,36 @@ func wasLost(m *infrav1.OLVMMachine) bool {
 	return m.Status.OLVM != nil && engine.VMStatus(m.Status.OLVM.VirtualMachine.Status).IsOutOfSight()
 }
 
-// isKnownFailed reports whether an earlier pass has told the failure of the VM of a machine.
+// isKnownFailed reports whether an earlier pass has reported the failure of the machine's VM.
 func isKnownFailed(m *infrav1.OLVMMachine) bool {
 	return conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineFailedReason
 }
 
-// failureHolds is how long a VM must be down before it has failed: the engine may run it again on another host.
+// failureHolds is the default of Reconciler.FailureHolds. Within this time, the engine may restart the VM on another
+// host.
 const failureHolds = 30 * time.Second
 
-// vmEnd is the last end of a VM.
+// vmEnd is the last end of a VM, with the decision whether it was a failure.
 type vmEnd struct {
 	vm       engine.ID
 	stopTime string
-	// since is when it was first seen, and proved that it was a failure then. No pass after that one sees the loss of
-	// the VM, and a new manager asks the events.
+	// since is the time at which a pass first saw the end. proved reports whether that pass had a proof of a failure.
+	// Later passes cannot see this proof, and a new manager reads the events instead.
 	since  time.Time
 	proved bool
-	// told is set if a manager before this one has told the failure.
+	// told reports whether an earlier manager has reported the failure.
 	told bool
-	// judged is set when a live look has confirmed the end, and failed is the verdict.
+	// judged reports whether an uncached request has confirmed the end. failed is then the decision.
 	judged, failed bool
 }
 
-// endCache holds the ends of VMs that are down, so that the engine is asked once about each.
+// endCache holds the last ends of the VMs that are down. So the controller asks the engine only once about each end.
 type endCache struct {
 	mu   sync.Mutex
 	ends map[workspace.Key]vmEnd
 }
 
-// dropEnd drops the end of a VM that runs, or may.
+// dropEnd drops the end of a VM that runs or may run.
 func (c *endCache) dropEnd(key workspace.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +97,8 @@ func (c *endCache) recordEnd(key workspace.Key, end vmEnd) {
 	c.ends[key] = end
 }
 
-// findEnd returns what is known of the end of a VM, and whether it is the first end that this manager knows of.
+// findEnd returns the recorded end of a VM, if it is still the last one. Otherwise, it returns a new end, and isNew is
+// true. isFirst is then true if this manager has recorded no end of the VM.
 func (c *endCache) findEnd(key workspace.Key, vm *engine.VM) (end vmEnd, isFirst, isNew bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,9 +110,10 @@ func (c *endCache) findEnd(key workspace.Key, vm *engine.VM) (end vmEnd, isFirst
 	return vmEnd{vm: vm.ID, stopTime: vm.StopTime, since: time.Now()}, !known, true
 }
 
-// hasFailed reports whether the engine proves that the VM of a node has failed, and when to ask again; 0 for not. The
-// proof must hold for a while, and a live answer must repeat it. Without an answer nothing changes. The code of the
-// event is in public logs of engines. That a stop leaves a reason is recorded; that a failure leaves none is not.
+// hasFailed reports whether the engine proves that the VM of a node has failed. It also returns the delay before the
+// next check, or 0. The VM must stay down for FailureHolds, and an uncached request must confirm its end. If the engine
+// does not answer, the decision does not change. Sources: public logs of engines show the code of the event. A
+// recording of an engine shows that a stop leaves a stop reason. No recording shows that a failure leaves none.
 func (r *Reconciler) hasFailed(ctx context.Context, scope *machineScope) (bool, time.Duration, error) {
 	key, m, vm := scope.workspace.Key(), scope.olvmMachine, scope.vm.seen
 	proof := findProof(m, vm)
@@ -119,7 +123,7 @@ func (r *Reconciler) hasFailed(ctx context.Context, scope *machineScope) (bool, 
 	}
 
 	end, isFirst, isNew := r.ends.findEnd(key, vm)
-	if isNew { // the VM has run since an earlier end, so that a failure of then proves nothing
+	if isNew { // the VM has run since an earlier end, so an earlier failure proves nothing
 		end.proved = proof == failure && (isFirst || wasLost(m))
 		end.told = isFirst && isKnownFailed(m)
 		r.ends.recordEnd(key, end)
@@ -149,8 +153,8 @@ func (r *Reconciler) hasFailed(ctx context.Context, scope *machineScope) (bool, 
 	return failed, 0, nil
 }
 
-// checkLiveEnd looks at the VM itself, because a list may be old. It reports whether the last end of the VM was a
-// failure, and whether that end still stands.
+// checkLiveEnd fetches the VM itself, because a cached list may be old. failed reports whether the last end of the VM
+// was a failure. stands reports whether it is still the last end.
 func checkLiveEnd(ctx context.Context, scope *machineScope, proved bool) (failed, stands bool, err error) {
 	seen, session := scope.vm.seen, scope.engine.session
 	live, err := session.FetchVM(ctx, seen.ID)
