@@ -1,4 +1,4 @@
-// Package machinetemplate reconciles OLVMMachineTemplates: the properties of machines created from them.
+// Package machinetemplate reconciles OLVMMachineTemplates. It reports the capacity of the machines created from them.
 package machinetemplate
 
 import (
@@ -105,7 +105,7 @@ func (r *Reconciler) openPass(
 		Admit: func(context.Context) (bool, ctrl.Result, error) {
 			return template.DeletionTimestamp.IsZero(), ctrl.Result{}, nil
 		},
-		IsPaused: func(context.Context) (bool, error) { // the kind has no condition to report it
+		IsPaused: func(context.Context) (bool, error) { // an OLVMMachineTemplate has no condition to report a pause
 			return annotations.HasPaused(template) || cluster != nil && annotations.IsPaused(cluster, template), nil
 		},
 		Work: func(ctx context.Context) (ctrl.Result, error) {
@@ -116,8 +116,8 @@ func (r *Reconciler) openPass(
 	}, nil
 }
 
-// reconcileCapacity writes the capacity from the spec. A wrong capacity would make an autoscaler add nodes too small
-// for any pod; without one, it leaves the node group alone.
+// reconcileCapacity writes the capacity from the spec. With a wrong capacity, an autoscaler would add nodes that are
+// too small for any pod. Without a capacity, it does not scale the node group.
 func (r *Reconciler) reconcileCapacity(ctx context.Context, template *infrav1.OLVMMachineTemplate) {
 	spec := template.Spec.Template.Spec
 	if spec.FromInventory != nil { // the VMs of a pool determine their own capacity

@@ -29,8 +29,9 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=patch
 
-// Reconciler removes the finalizer from state Secrets being deleted after their object is gone. A user removing the
-// finalizer of an OLVMMachine keeps its VM. The state is useless then, and would block the deletion of the namespace.
+// Reconciler removes the finalizer of a state Secret in deletion if its owner no longer exists. For example, a user
+// removes the finalizer of an OLVMMachine to keep its VM. Then the state is useless, and would block the deletion of
+// the namespace.
 type Reconciler struct {
 	Client client.Client
 	// APIReader sees objects missing from the cache, or not watched by this manager.
@@ -40,8 +41,8 @@ type Reconciler struct {
 	ended sync.Map
 }
 
-// restoreGrace is the lifetime of a state without a known owner: a restore may create Secrets before their objects, and
-// the garbage collector deletes them at once.
+// restoreGrace is how long a state in deletion waits for its owner. A restore may create Secrets before their owners,
+// and the garbage collector then deletes the Secrets at once.
 const restoreGrace = time.Hour
 
 // SetupWithManager adds the controller to the manager.
@@ -89,7 +90,7 @@ func (r *Reconciler) ownerToStates(ctx context.Context, owner client.Object) []c
 	list.SetGroupVersionKind(secretKind)
 
 	err := r.Client.List(ctx, list, client.InNamespace(owner.GetNamespace()), client.MatchingLabels(tfstate.Labels),
-		client.UnsafeDisableDeepCopy) // they are only read
+		client.UnsafeDisableDeepCopy) // the objects are only read
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to list states")
 		return nil
