@@ -13,9 +13,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestFieldsOfALaterVersionOutliveAnOlderManager is a downgrade: the CRD stays that of a later version, with fields
-// that this manager does not know. It works on the machine, and writes spec and status without them. The later version
-// here is this one with two more fields; there has been no release to take one from.
+// TestFieldsOfALaterVersionOutliveAnOlderManager simulates a downgrade: the CRD of a later version stays, with fields
+// unknown to this manager. The manager reconciles a machine, and writes its spec and status without these fields. The
+// CRD of the later version is the current one with two more fields, because there has been no release yet.
 func TestFieldsOfALaterVersionOutliveAnOlderManager(t *testing.T) {
 	s := newSite(t, nil)
 	s.addFieldsOfALaterVersion("olvmmachines.infrastructure.cluster.x-k8s.io")
@@ -82,7 +82,7 @@ func (s *site) addFieldsOfALaterVersion(name string) {
 	})
 }
 
-// hasFieldsOfALaterVersion reads them as the API server has them.
+// hasFieldsOfALaterVersion returns an error unless the API server has stored these fields.
 func (s *site) hasFieldsOfALaterVersion(m *infrav1.OLVMMachine) error {
 	stored := &unstructured.Unstructured{}
 	stored.SetGroupVersionKind(infrav1.GroupVersion.WithKind("OLVMMachine"))
