@@ -110,7 +110,7 @@ func TestAPasswordThatIsNoTextIsRefused(t *testing.T) {
 	}
 }
 
-// TestAControllerTellsTheURLToWrite turns a refused URL into the error of its field.
+// TestAControllerTellsTheURLToWrite verifies that the error of a refused URL names the field and the URL to write.
 func TestAControllerTellsTheURLToWrite(t *testing.T) {
 	for _, url := range []string{
 		server + "/webadmin/?locale=en_US#vms", server + "/api/vms", "https://admin:s3cret@engine.example.com",
