@@ -19,8 +19,8 @@ const (
 	// tenantFactor is the ratio between a tenant's places and the places at one engine. A tenant with many dead engines
 	// must not occupy all workers.
 	tenantFactor = 2
-	// reconcilesPerPlace is the number of running and queued reconciles per place. Because a queued reconcile occupies
-	// a worker, more of them are refused at once and come again later.
+	// reconcilesPerPlace is the number of running and queued reconciles per place. A queued reconcile occupies a
+	// worker. The limiter therefore refuses further reconciles at once, and their callers requeue them.
 	reconcilesPerPlace = 4
 )
 
@@ -46,8 +46,8 @@ type queue struct {
 	stuck atomic.Bool
 }
 
-// AcquirePlace takes a place at an engine. It keeps waiting while other reconciles finish. If ok is false, the caller
-// requeues the reconcile. Otherwise, it calls leave at the end of the reconcile.
+// AcquirePlace takes a place at an engine. If all places are taken, it waits while other reconciles keep finishing. If
+// ok is false, the caller requeues the reconcile. Otherwise, it calls leave at the end of the reconcile.
 func (l *ReconcileLimiter) AcquirePlace(ctx context.Context, tenant, engine string) (leave func(), ok bool) {
 	leaveEngine, ok := l.waitForPlace(ctx, tenant+" "+engine, l.Limit)
 	if !ok {
