@@ -237,7 +237,7 @@ func hasAccessFinalizer(object client.Object) bool {
 	return controllerutil.ContainsFinalizer(object, infrav1.AccessFinalizer)
 }
 
-// clusterToObject maps an OLVMCluster or an OLVMInventory to the objects it names.
+// clusterToObject maps an OLVMCluster, an OLVMSupportServices or an OLVMInventory to the objects that it names.
 func (r *Reconciler) clusterToObject(ctx context.Context, object client.Object) []ctrl.Request {
 	u, ok := toUser(object)
 	if !ok {
