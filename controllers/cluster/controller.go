@@ -272,7 +272,7 @@ type clusterScope struct {
 	action   workspace.Action
 	// claims are the Clusters naming the OLVMCluster.
 	claims holder.Claims
-	// services are the support services of the Cluster; nil for none.
+	// services are the support services of the Cluster, or nil.
 	services *infrav1alpha1.OLVMSupportServices
 	// endpointErr reports that the Cluster names another endpoint, or that another object uses a virtual address of the
 	// cluster. addressesChecked reports that this pass looked for such objects.

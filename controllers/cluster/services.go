@@ -90,8 +90,8 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (
 	return true, nil
 }
 
-// findOthersRouterIDs returns the IDs of other clusters on the engine, and the own IDs that the cluster keeps despite
-// conflicts.
+// findOthersRouterIDs returns the IDs of other clusters on the engine, and the cluster's own IDs. It omits own IDs that
+// the cluster must give up to another one.
 func (r *Reconciler) findOthersRouterIDs(
 	ctx context.Context, scope *clusterScope, recorded desired.RouterIDs,
 ) (has desired.RouterIDs, inUse []int, err error) {

@@ -82,7 +82,7 @@ func guardGroups(change terraform.Change) string {
 // Outdated returns false: outdated groups are harmless until the next run corrects them.
 func (s *clusterSubject) Outdated(client.Object) bool { return false }
 
-// RenderDestroy renders the provider alone.
+// RenderDestroy renders a configuration without resources, so the run destroys everything in the state.
 func (s *clusterSubject) RenderDestroy(ctx context.Context) (workspace.Configuration, error) {
 	if err := s.checkEngine(ctx); err != nil {
 		return workspace.Configuration{}, err
