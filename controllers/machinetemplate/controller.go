@@ -62,7 +62,7 @@ func (r *Reconciler) SetupWithManager(
 	return nil
 }
 
-// clusterToTemplates wakes the templates of a resumed Cluster. Cluster API makes the Cluster their owner.
+// clusterToTemplates maps an unpaused Cluster to its templates. Cluster API makes the Cluster their owner.
 func (r *Reconciler) clusterToTemplates(ctx context.Context, cluster client.Object) []ctrl.Request {
 	var templates infrav1.OLVMMachineTemplateList
 	if err := r.Client.List(ctx, &templates, client.InNamespace(cluster.GetNamespace())); err != nil {
@@ -80,7 +80,7 @@ func (r *Reconciler) clusterToTemplates(ctx context.Context, cluster client.Obje
 	return out
 }
 
-// Reconcile brings the status of one OLVMMachineTemplate up to date.
+// Reconcile runs one pass for an OLVMMachineTemplate.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	return pass.Controller[*infrav1.OLVMMachineTemplate]{
 		Tracker:          &r.passes,
