@@ -249,7 +249,7 @@ func (r *Reconciler) applyPlan(ctx context.Context, s *scope) error {
 		was, claim := e.object.Spec.ClaimRef, change.Claim
 
 		switch {
-		case claim == nil: // an unneeded reservation: unmark the engine before the claim ends
+		case claim == nil: // an unneeded reservation: the mark in the engine must go before the claim
 			claim = was.DeepCopy()
 			claim.Released = true
 		case claim.ID == "":
@@ -342,8 +342,8 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 	}
 }
 
-// removeLateDonors deletes unused donors that an earlier manager has left. See inventory.RemoveLateDonors. It does not
-// delay claims. If a donor cannot be deleted yet, a later pass tries again.
+// removeLateDonors deletes unused donors that an earlier manager has left. See inventory.RemoveLateDonors. An error
+// does not delay claims, because a later pass tries again.
 func (r *Reconciler) removeLateDonors(ctx context.Context, s *scope) {
 	err := inventory.RemoveLateDonors(ctx, s.engine.session, s.engine.pool)
 	if err != nil {

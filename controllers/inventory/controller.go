@@ -96,8 +96,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// madeOrNot selects updates of an OLVMInventoryVM whose VM was completed, or whose creation or deletion has begun or
-// ceased to fail.
+// madeOrNot selects updates of an OLVMInventoryVM that change whether its VM is complete, or whether the creation or
+// deletion of its VM has failed.
 var madeOrNot = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1alpha1.OLVMInventoryVM)
@@ -166,7 +166,7 @@ type scope struct {
 	decided bool
 	// claimed lists the VMs with a claim. reconcileDelete sets it.
 	claimed []string
-	// soon reports pending work in the engine, failed a refusal by the engine.
+	// soon reports pending work in the engine. failed reports that the engine has refused a request.
 	soon, failed bool
 }
 
@@ -203,7 +203,7 @@ type entry struct {
 	// confirmed reports that the engine has the claim. waiting explains what delays recycling.
 	confirmed bool
 	waiting   string
-	// soon reports pending work in the engine, failed a refusal by the engine.
+	// soon reports pending work in the engine. failed reports that the engine has refused a request.
 	soon, failed bool
 }
 

@@ -188,7 +188,7 @@ func (r *Reconciler) listMembers(
 	return out, nil
 }
 
-// groupByMaker groups machines by their maker.
+// groupByMaker groups machines by the object that has created them, such as a MachineSet.
 func groupByMaker(members []member) [][]member {
 	var out [][]member
 
