@@ -115,14 +115,16 @@ func (s *vmSubject) recordVM(ctx context.Context, address, id string) {
 	}
 }
 
-// Outdated compares spec.fromProvision, which normally does not change during the life of an object.
+// Outdated reports whether current has another spec.fromProvision. The field is immutable, so current is then another
+// object.
 func (s *vmSubject) Outdated(current client.Object) bool {
 	vm, ok := current.(*infrav1alpha1.OLVMInventoryVM)
 
 	return !ok || !equality.Semantic.DeepEqual(vm.Spec.FromProvision, s.vm.Spec.FromProvision)
 }
 
-// RenderDestroy renders the provider alone. It checks again that nobody uses the VM, because the run may have waited.
+// RenderDestroy renders a configuration without resources, so the run destroys everything in the state. It checks again
+// that nobody uses the VM, because the run may have waited.
 func (s *vmSubject) RenderDestroy(ctx context.Context) (workspace.Configuration, error) {
 	for _, id := range s.ids {
 		vm, err := s.session.FetchVM(ctx, id)
@@ -158,7 +160,7 @@ func (s *vmSubject) checkFree(ctx context.Context, vm *engine.VM) error {
 	return nil
 }
 
-// Unblock removes the snapshots of the VM, so that its data disks can be detached. The snapshots would be deleted
+// Unblock removes the snapshots of the VM, so that its data disks can be detached. Deleting the VM would delete them
 // anyway.
 func (s *vmSubject) Unblock(ctx context.Context, err error) (bool, error) {
 	return desired.RemoveBlockingSnapshots(ctx, s.session, engine.ID(s.vm.Spec.VMID), err)
