@@ -24,7 +24,7 @@ func (r *Reconciler) listNodes(
 	var owners clusterv1.MachineList
 	err := r.Client.List(ctx, &owners, client.InNamespace(s.object.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: s.object.Spec.ClusterName,
-	}, client.UnsafeDisableDeepCopy) // they are only read
+	}, client.UnsafeDisableDeepCopy) // the objects are only read
 	if err != nil {
 		return nil, fmt.Errorf("failed to list the Machines of Cluster %s: %w", s.object.Spec.ClusterName, err)
 	}
