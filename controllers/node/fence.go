@@ -182,7 +182,7 @@ func (r *Reconciler) isAlive(
 		return false, fmt.Errorf("failed to get the Lease of a node: %w", err)
 	}
 
-	// The condition stores seconds.
+	// The transition time of the condition has a resolution of seconds.
 	return lease.Spec.RenewTime != nil &&
 		!lease.Spec.RenewTime.Time.Before(running.LastTransitionTime.Add(time.Second)), nil
 }
