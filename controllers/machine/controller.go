@@ -337,7 +337,8 @@ func (r *Reconciler) findOwners(ctx context.Context, scope *machineScope) error 
 	return nil
 }
 
-// findHolder checks whether another Cluster already holds the OLVMCluster named by the machine's Cluster.
+// findHolder checks whether the OLVMCluster named by the machine's Cluster belongs to another Cluster. If so, it sets
+// excluded.
 func (r *Reconciler) findHolder(ctx context.Context, scope *machineScope) error {
 	if scope.olvmMachine.Spec.ProviderID != "" {
 		return nil // the machine keeps its VM

@@ -20,8 +20,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// reconcileDelete destroys the VM, then the state, and then removes the finalizer. It stops at the first unfinished
-// step, so it never releases an address still in use by the VM.
+// reconcileDelete destroys the VM, deletes the state, and removes the finalizer, in this order. It stops at the first
+// unfinished step, so it never releases an address still in use by the VM.
 func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(scope.olvmMachine, infrav1.MachineFinalizer) {
 		return ctrl.Result{}, nil

@@ -25,7 +25,7 @@ func Collectors() []prometheus.Collector { return []prometheus.Collector{provisi
 // already has a node, because clusterctl moved such a machine here with its VM.
 func countMachine(scope *machineScope) {
 	m := scope.olvmMachine
-	before := scope.pass.ObjectBefore().(*infrav1.OLVMMachine).Status //nolint:forcetypeassert,errcheck // its type
+	before := scope.pass.ObjectBefore().(*infrav1.OLVMMachine).Status //nolint:forcetypeassert,errcheck // a machine
 	if !m.DeletionTimestamp.IsZero() {
 		return
 	}

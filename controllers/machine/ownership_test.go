@@ -102,7 +102,7 @@ func TestAMachineNamesOneVM(t *testing.T) {
 	check.Length(t, "changes of the engine", b.changes(), 0)
 }
 
-// TestAMarkIsLookedForAgain uses a cached VM from before its mark.
+// TestAMarkIsLookedForAgain uses a cached VM that is older than the mark.
 func TestAMarkIsLookedForAgain(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	scope := b.connected()

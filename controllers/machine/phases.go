@@ -90,8 +90,8 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 
 	switch {
 	case scope.excluded != nil:
-		// The condition the condition InfrastructureApplied reports the cause. Retry, because the controller does not
-		// watch the other Clusters.
+		// The condition InfrastructureApplied reports the cause. Retry, because the controller does not watch the other
+		// Clusters.
 		scope.waiting = newWaitingForInfrastructureError("another Cluster has the OLVMCluster")
 		return vmSteady, nil
 	case !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false) && !scope.isSupportMachine():
@@ -269,7 +269,7 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 		return engineRetry, nil
 	}
 
-	if scope.excluded != nil { // InfrastructureApplied reports the cause
+	if scope.excluded != nil { // the condition InfrastructureApplied reports the cause
 		scope.network.err = newWaitingForInfrastructureError("another Cluster has the OLVMCluster")
 		return 0, nil
 	}

@@ -543,7 +543,7 @@ func TestReconcileVM(t *testing.T) {
 		change           func(*objects)
 		vm               ovirtsim.VM
 		missing, booting bool
-		// again reports whether the engine may still restart the VM without a user.
+		// again reports whether the engine may still restart the VM on its own.
 		again bool
 	}{
 		"a VM that runs":                     {change: (*objects).hasVM, vm: ownVM(true)},

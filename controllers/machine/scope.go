@@ -55,8 +55,8 @@ type machineScope struct {
 	userData userDataFacts
 	// desired is set by reconcileConfiguration.
 	desired desiredFacts
-	// excluded explains why no VM is created: another Cluster holds the OLVMCluster. It is nil if the machine's own
-	// Cluster holds it, or if the machine has a VM. findOwners sets it.
+	// excluded reports that the OLVMCluster belongs to another Cluster, so no VM is created. It is nil if the
+	// OLVMCluster belongs to the machine's own Cluster, or if the machine has a VM. findOwners sets it.
 	excluded *blocker.Error
 	// olvmClusters names several candidates for the OLVMCluster of a machine without a Cluster.
 	olvmClusters []string

@@ -1036,7 +1036,7 @@ func TestVMIDOfAMachine(t *testing.T) {
 	}
 }
 
-// TestTheOnlyMachineOfAControlPlaneIsNotToBeDeleted reads each advice to delete a Machine, for a control plane machine
+// TestTheOnlyMachineOfAControlPlaneIsNotToBeDeleted checks each advice to delete a Machine, for a control plane machine
 // and for a worker.
 func TestTheOnlyMachineOfAControlPlaneIsNotToBeDeleted(t *testing.T) {
 	for name, vm := range map[string]vmFacts{

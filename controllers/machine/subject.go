@@ -247,7 +247,8 @@ func (s *machineSubject) Outdated(current client.Object) bool {
 	return !equality.Semantic.DeepEqual(rendered, machine.Spec)
 }
 
-// RenderDestroy renders the provider alone. It checks VM ownership again, because the run may have waited.
+// RenderDestroy renders a configuration without resources, so the run destroys everything in the state. It checks the
+// ownership of the VMs again, because the run may have waited.
 func (s *machineSubject) RenderDestroy(ctx context.Context) (workspace.Configuration, error) {
 	if err := checkVMsOwned(ctx, s.session, ownermark.NewOwner(s.owner), s.vmIDs); err != nil {
 		return workspace.Configuration{}, err

@@ -148,7 +148,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// TestWhatARunMayNotShow covers the secrets to redact from a run.
+// TestWhatARunMayNotShow covers the secrets to redact from the output of a run.
 func TestWhatARunMayNotShow(t *testing.T) {
 	b := withEngine(t, nil)
 	scope := b.configured()

@@ -139,7 +139,7 @@ func engineUnusable(s *machineScope) (verdict, bool) {
 	return s.notComparable(infrav1.WaitingForEngineReason, s.engine.err.Error()), true
 }
 
-// vmLost leaves the remedy to VirtualMachineRunning.
+// vmLost has no message, because the condition VirtualMachineRunning reports the remedy.
 func vmLost(s *machineScope) (verdict, bool) {
 	return notUpToDate(s.action.Reason, ""), s.observed.State.WasApplied() && s.action.Kind == workspace.Block
 }
@@ -183,12 +183,12 @@ func bootstrapDataMissing(s *machineScope) (verdict, bool) {
 	return s.notComparable(s.waiting.Reason, s.waiting.Message), true
 }
 
-// claimMissing leaves the cause to VirtualMachineClaimed.
+// claimMissing does not name the cause, because the condition VirtualMachineClaimed does.
 func claimMissing(s *machineScope) (verdict, bool) {
 	return s.notComparable(infrav1.WaitingForClaimReason, "Waiting for a VM of the inventory"), s.claim.err != nil
 }
 
-// addressesMissing leaves the cause and its event to AddressesAllocated.
+// addressesMissing does not name the cause, because the condition AddressesAllocated and its event do.
 func addressesMissing(s *machineScope) (verdict, bool) {
 	return s.notComparable(infrav1.WaitingForIPAddressesReason, "Waiting for the addresses"), s.network.err != nil
 }
