@@ -209,7 +209,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 			s.ExpectGone(m)
 			s.ExpectEmptyEngine()
 			if name == "tag" || testing.Short() && name != "disk" && name != "VM" {
-				return // no other machine can have the tag, and two parts are enough for the fast tier
+				return // only one machine can have the tag, and two parts are enough for short mode
 			}
 
 			m, p = make("two")

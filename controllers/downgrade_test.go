@@ -24,7 +24,8 @@ func TestFieldsOfALaterVersionOutliveAnOlderManager(t *testing.T) {
 	s.ExpectProvisioned(m)
 	id := m.Spec.ProviderID
 
-	// The manager writes the provider ID to the spec again, and its verdict on the memory to the status.
+	// The manager restores the provider ID in the spec. After the change of the memory, it writes the condition
+	// UpToDate to the status.
 	spec := []byte(`{"spec":{"ofALaterVersion":"spec","providerID":"","virtualMachine":{"memory":"9GB"}}}`)
 	status := []byte(`{"status":{"ofALaterVersion":"status"}}`)
 

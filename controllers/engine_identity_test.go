@@ -97,7 +97,7 @@ func TestARebuiltEngineIsAccepted(t *testing.T) {
 	s.ExpectProvisioned(s.CreateMachine("one", nil))
 	check.Length(t, "VMs of the other engine", other.ListVMs(), 1)
 
-	// Later deletions refer to the other engine.
+	// The other engine is now the recorded one, so the first engine is refused.
 	useEngine(s, s.Sim)
 	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineChangedReason)
 	useEngine(s, other)
@@ -159,7 +159,7 @@ func TestAnEngineThatWasRestoredLosesNothing(t *testing.T) {
 	check.Equal(t, "the event is forgotten", s.OLVM.Status.OLVMDatacenter.LastEvent.Gone, false)
 }
 
-// makeRecordDue records the newest event as if an hour had passed.
+// makeRecordDue makes the controller record the newest event, as if an hour had passed.
 func (s *site) makeRecordDue() {
 	s.T.Helper()
 

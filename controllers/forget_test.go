@@ -92,7 +92,7 @@ func TestUserDataIsTakenAwayWhenItsVMIsANode(t *testing.T) {
 	check.Equal(t, "changes wait", after.vm.ChangesWait, false)
 	check.Equal(t, "boots", s.boots()["one"], boots)
 
-	// The engine still has the record of its addresses. None of this needs a run.
+	// The engine still has the record of its addresses. The removal needs no run.
 	s.Eventually("the state's serial is one more", func() error {
 		check.Error(t, suite.client.Get(context.Background(), client.ObjectKeyFromObject(m), m), "")
 

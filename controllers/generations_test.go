@@ -121,7 +121,7 @@ func TestEachConditionOfEachKindHasTheGenerationOfItsVerdict(t *testing.T) {
 	})
 	t.Run("OLVMInventoryVM", func(t *testing.T) {
 		p := newPool(t, "vm-a")
-		p.ExpectProvisioned(p.machine("one", nil)) // the claim is the edit
+		p.ExpectProvisioned(p.machine("one", nil)) // the claim changes the spec
 
 		var list infrav1alpha1.OLVMInventoryVMList
 		check.Error(t, p.Client.List(t.Context(), &list, client.InNamespace(p.Namespace)), "")

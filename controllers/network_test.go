@@ -23,8 +23,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// networkedInventory returns the default inventory with a further network, with a DHCP server and a router that
-// advertises a prefix. The default network has neither, as on OLVM.
+// networkedInventory returns the default inventory and one more network. This network has a DHCP server, and a router
+// that advertises a prefix. The default network has neither, as on OLVM.
 func networkedInventory() ovirtsim.Inventory {
 	inventory := ovirtsim.DefaultInventory()
 	dc := &inventory.DataCenters[0]

@@ -303,7 +303,7 @@ func TestAGroupThatWasDeletedIsMadeAgainWithItsMembers(t *testing.T) {
 	s.expectGroup("workers", true, "one")
 	s.ExpectProvisioned(m)
 
-	// The manager adds a VM that was removed from its group again.
+	// If someone removes a VM from its group, the manager adds it again.
 	s.ExpectCondition(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	status = s.OLVM.Status.AffinityGroups
 	group := status[0]

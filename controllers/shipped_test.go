@@ -135,7 +135,7 @@ func (s *site) expectTaken(from string, content []byte) int {
 
 			object = base
 		} else if objects, err := manifest.Read([]byte(document)); err == nil && len(objects) == 1 {
-			object = objects[0] // with numbers decoded like in an API server
+			object = objects[0] // its numbers are decoded as in an API server
 		}
 
 		mapping, err := s.Client.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind())
