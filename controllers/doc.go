@@ -10,7 +10,7 @@
 //   - access keeps the Secrets and ConfigMaps named by OLVMClusters until no OLVMCluster needs them.
 //   - state releases the Terraform states of deleted objects.
 //
-// All controllers with a status share one frame, pass.Controller: it reads the object, checks the watch label and the
+// All controllers with a status share one frame, pass.Controller. It reads the object, checks the watch label and the
 // pause, limits the reconciles per engine, and writes the object. Each controller provides a function that opens a
 // pass. It returns the checks and the work of this pass.
 //

@@ -125,8 +125,8 @@ func TestATemplateHasNoProviderID(t *testing.T) {
 	}
 }
 
-// TestOnlyTheManagerWritesClaims writes OLVMInventoryVMs as several users: the manager, an administrator who moves or
-// restores clusters, the garbage collector, and users with all rights in the namespace.
+// TestOnlyTheManagerWritesClaims writes OLVMInventoryVMs as several users. These are the manager, an administrator who
+// moves or restores clusters, the garbage collector, and users with all rights in the namespace.
 func TestOnlyTheManagerWritesClaims(t *testing.T) {
 	s := newSite(t, nil)
 	grant(s, "admins", []string{"*"}, "tenant-admin")

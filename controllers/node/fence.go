@@ -18,7 +18,7 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
-// fencePoll is the interval of checks for a cluster with a failed VM: no event announces that its volumes are detached,
+// fencePoll is the interval of checks for a cluster with a failed VM. No event announces that its volumes are detached,
 // or that a remediation begins.
 const fencePoll = 5 * time.Second
 
