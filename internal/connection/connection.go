@@ -222,7 +222,7 @@ func getBundle(ca *corev1.ConfigMap) []byte {
 	return []byte(bundle.String())
 }
 
-// describeNotShared returns one message for a missing object and for one that is not shared, to hide whether it exists.
+// describeNotShared returns one message for missing objects and for objects not shared, to hide whether they exist.
 func describeNotShared(kind string, key types.NamespacedName, namespace string) string {
 	return fmt.Sprintf(
 		"%s %s does not exist, or does not allow namespace %q; who owns it can add the namespace to its annotation %s",
@@ -231,7 +231,7 @@ func describeNotShared(kind string, key types.NamespacedName, namespace string) 
 }
 
 // checkTrust checks how the cluster verifies an engine before it sends the Secret of another namespace. The CA must be
-// a ConfigMap of that namespace, a key of the Secret, or the trust store of the image.
+// a ConfigMap of the same namespace, a key of the Secret, or the trust store of the image.
 func checkTrust(server infrav1.OvirtAPIServer, owner string) error {
 	const path = "spec.olvmOvirtAPIServer"
 

@@ -60,7 +60,7 @@ func (e Engine) ID() EngineID {
 }
 
 // CredentialsKeys returns the name of the Secret with the credentials, if the object names one. It omits the Secret of
-// an OLVMClusterIdentity, because an administrator manages that Secret.
+// an OLVMClusterIdentity, because an administrator manages it.
 func (e Engine) CredentialsKeys() []types.NamespacedName { return keysOf(CredentialsKey(e, nil)) }
 
 // CAKeys returns the name of the ConfigMap with the CA, if the object names one. It omits the ConfigMap of an

@@ -77,7 +77,7 @@ func checkIdentity(of Engine, objects Objects, base *url.URL) error {
 				"namespace to its allowedNamespaces", GetIdentityName(of), of.Key.Namespace)
 	}
 
-	// The API server also checks this, but not for manifests that a command reads from files.
+	// The API server also checks this, but not for manifests read from files by a command.
 	server := of.Server
 	if server.InsecureSkipTLSVerify || server.CAConfigMap != nil || server.CredentialsSecret.Name != "" {
 		return blocker.New(infrav1.CredentialsNotAllowedReason, identityPath,

@@ -45,7 +45,7 @@ func ReadObjects(ctx context.Context, reader client.Reader, of Engine) (Objects,
 	return out, out.readNamed(ctx, reader, of)
 }
 
-// readNamed reads the Secret and the ConfigMap that the object or its identity names.
+// readNamed reads the Secret and the ConfigMap named by the object or its identity.
 func (o *Objects) readNamed(ctx context.Context, reader client.Reader, of Engine) (err error) {
 	if key, ok := CredentialsKey(of, o.Identity); ok {
 		if o.Secret, err = readOrNil(ctx, reader, key, &corev1.Secret{}); err != nil {
