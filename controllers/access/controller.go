@@ -34,7 +34,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusteridentities,verbs=patch
 
-// Kind is the kind of objects that a Reconciler keeps.
+// Kind is the kind of objects kept by a Reconciler.
 type Kind int
 
 // The kinds of objects named by OLVMClusters for the connection to their engines.
@@ -114,7 +114,7 @@ func AddAll(
 // user is an object that uses an engine: an OLVMCluster, an OLVMSupportServices or an OLVMInventory.
 type user struct {
 	engine connection.Engine
-	// secrets are further Secrets that the object names.
+	// secrets are further Secrets named by the object.
 	secrets []client.ObjectKey
 }
 
@@ -237,7 +237,7 @@ func hasAccessFinalizer(object client.Object) bool {
 	return controllerutil.ContainsFinalizer(object, infrav1.AccessFinalizer)
 }
 
-// clusterToObject maps an OLVMCluster, an OLVMSupportServices or an OLVMInventory to the objects that it names.
+// clusterToObject maps an OLVMCluster, an OLVMSupportServices or an OLVMInventory to the named objects.
 func (r *Reconciler) clusterToObject(ctx context.Context, object client.Object) []ctrl.Request {
 	u, ok := toUser(object)
 	if !ok {
@@ -317,7 +317,7 @@ func hasMachines(ctx context.Context, reader client.Reader, cluster client.Objec
 	}), nil
 }
 
-// newEngineWith returns the engine of an object that uses an identity.
+// newEngineWith returns the engine of an object with an identity.
 func newEngineWith(identity *infrav1alpha1.OLVMClusterIdentity) connection.Engine {
 	return connection.Engine{Server: infrav1.OvirtAPIServer{
 		IdentityRef: &infrav1.OLVMClusterIdentityReference{Name: identity.Name},

@@ -59,7 +59,7 @@ func (r *IdentityReconciler) SetupWithManager(
 	return nil
 }
 
-// secretToIdentities maps a Secret to the identities that name it.
+// secretToIdentities maps a Secret to the identities with a reference to it.
 func (r *IdentityReconciler) secretToIdentities(ctx context.Context, secret client.Object) []ctrl.Request {
 	return r.findReferencing(
 		ctx,
@@ -70,7 +70,7 @@ func (r *IdentityReconciler) secretToIdentities(ctx context.Context, secret clie
 	)
 }
 
-// configMapToIdentities maps a ConfigMap to the identities that name it.
+// configMapToIdentities maps a ConfigMap to the identities with a reference to it.
 func (r *IdentityReconciler) configMapToIdentities(ctx context.Context, ca client.Object) []ctrl.Request {
 	return r.findReferencing(
 		ctx,
@@ -81,8 +81,8 @@ func (r *IdentityReconciler) configMapToIdentities(ctx context.Context, ca clien
 	)
 }
 
-// findReferencing returns requests for the identities that name an object. named returns an identity's reference to
-// such an object.
+// findReferencing returns requests for the identities with a reference to an object. named returns an identity's
+// reference to such an object.
 func (r *IdentityReconciler) findReferencing(
 	ctx context.Context,
 	object client.Object,
