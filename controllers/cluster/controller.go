@@ -152,8 +152,7 @@ func clusterTerraformStatus(object client.Object) **infrav1.TerraformStatus {
 	return &object.(*infrav1.OLVMCluster).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
 }
 
-// named accepts Secrets, ConfigMaps and identities without a watch label, because the OLVMClusters that name them have
-// one.
+// named accepts Secrets, ConfigMaps and identities without a watch label, because their OLVMClusters have one.
 var named = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	switch o.(type) {
 	case *metav1.PartialObjectMetadata, *infrav1alpha1.OLVMClusterIdentity:
@@ -179,8 +178,8 @@ func (r *Reconciler) requestsOfCluster(ctx context.Context, cluster client.Objec
 	return toRequests(clusters.Items)
 }
 
-// These are the names of the indexes of OLVMClusters by the objects that they name. An index is necessary, because most
-// of the many Secrets in a management cluster belong to no OLVMCluster.
+// These are the names of the indexes of OLVMClusters by named objects. An index is necessary, because most of the many
+// Secrets in a management cluster belong to no OLVMCluster.
 const (
 	secretIndex    = "namedSecrets"
 	configMapIndex = "namedConfigMaps"
@@ -768,7 +767,7 @@ func (r *Reconciler) listMachines(ctx context.Context, scope *clusterScope) ([]i
 }
 
 // remainingMachines returns the machines that block the deletion of an OLVMCluster. These are the machines of its
-// Cluster, and machines with a VM of other Clusters that also name the OLVMCluster.
+// Cluster, and the machines with a VM of other Clusters with the same OLVMCluster.
 func (r *Reconciler) remainingMachines(
 	ctx context.Context, scope *clusterScope, machines []infrav1.OLVMMachine,
 ) (leftFacts, error) {

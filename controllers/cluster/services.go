@@ -20,7 +20,7 @@ import (
 // reconcileServices checks the control plane services. It assigns virtual router IDs to them and to the cluster's load
 // balancers, before any machine needs the IDs. It records the IDs, because running machines keep them.
 //
-// problem is an error that a user must correct. err is any other error.
+// problem is an error for a user to correct. err is any other error.
 func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope) (problem, err error) {
 	c := scope.olvmCluster
 	problem = desired.ValidateServices(c.Spec)
@@ -90,8 +90,8 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (
 	return true, nil
 }
 
-// findOthersRouterIDs returns the IDs of other clusters on the engine, and the cluster's own IDs. It omits own IDs that
-// the cluster must give up to another one.
+// findOthersRouterIDs returns the IDs of other clusters on the engine, and the cluster's own IDs. It omits own IDs lost
+// to another cluster.
 func (r *Reconciler) findOthersRouterIDs(
 	ctx context.Context, scope *clusterScope, recorded desired.RouterIDs,
 ) (has desired.RouterIDs, inUse []int, err error) {

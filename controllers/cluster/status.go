@@ -86,7 +86,7 @@ func setKubeconfig(scope *clusterScope) {
 	}
 }
 
-// harmless lists the problems of affinity groups that do not affect readiness. Even a site with too few hosts can run a
+// harmless lists the problems of affinity groups without effect on readiness. Even a site with too few hosts can run a
 // cluster.
 var harmless = []string{infrav1.InsufficientHostsReason, infrav1.ApplyingReason, infrav1.WaitingForEngineReason}
 

@@ -39,7 +39,7 @@ func newSubject(scope *clusterScope) *clusterSubject {
 	}
 }
 
-// Render returns the configuration of the groups. It adopts groups that an interrupted run has created.
+// Render returns the configuration of the groups. It adopts the groups of an interrupted run.
 func (s *clusterSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
 	if err := s.checkEngine(ctx); err != nil {
 		return workspace.Configuration{}, err

@@ -18,10 +18,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// This file contains the part of the OLVMCluster controller that depends on support services. Another controller
-// reconciles the support services themselves.
+// This file contains the OLVMCluster controller's use of support services. Another controller reconciles the support
+// services themselves.
 
-// servicesChanged selects the changes of an OLVMSupportServices that its OLVMCluster depends on.
+// servicesChanged selects the changes of an OLVMSupportServices relevant to its OLVMCluster.
 var servicesChanged = predicate.Or[client.Object](pass.IgnoreStatus, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1alpha1.OLVMSupportServices)
