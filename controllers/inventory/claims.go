@@ -22,8 +22,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// reconcileGroups finds the machines that wait for VMs of the inventory. It also recovers claims that only the engine
-// has.
+// reconcileGroups finds the machines waiting for VMs of the inventory. It also recovers claims known only to the
+// engine.
 func (r *Reconciler) reconcileGroups(ctx context.Context, s *scope) error {
 	var err error
 	if s.groups, err = r.findGroups(ctx, s); err != nil {
@@ -114,9 +114,9 @@ func (r *Reconciler) recoverClaims(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// unassignUnused takes back the VMs of machines that were deleted before they used them. A pass with an outdated list
-// may have assigned such a VM. It takes back only a VM that is down and has no mark of a machine. A VM already used by
-// a machine stays claimed until a user decides.
+// unassignUnused takes back the VMs of machines deleted before using them. A pass with an outdated list may have
+// assigned such a VM. It takes back only a VM that is down and has no mark of a machine. A VM already used by a machine
+// stays claimed until a user decides.
 func (r *Reconciler) unassignUnused(ctx context.Context, s *scope) error {
 	for _, e := range s.entries {
 		claim := e.object.Spec.ClaimRef
@@ -342,8 +342,8 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 	}
 }
 
-// removeLateDonors deletes unused donors that an earlier manager has left. See inventory.RemoveLateDonors. An error
-// does not delay claims, because a later pass tries again.
+// removeLateDonors deletes unused donors of an earlier manager. See inventory.RemoveLateDonors. An error does not delay
+// claims, because a later pass tries again.
 func (r *Reconciler) removeLateDonors(ctx context.Context, s *scope) {
 	err := inventory.RemoveLateDonors(ctx, s.engine.session, s.engine.pool)
 	if err != nil {

@@ -157,8 +157,8 @@ type scope struct {
 	provision provisionFacts
 	// entries are the OLVMInventoryVMs with their VMs, by name. reconcileObjects sets them.
 	entries []*entry
-	// machines are the OLVMMachines that wait for or use a VM of the inventory, by name. groups are the groups that get
-	// VMs. reconcileGroups sets both.
+	// machines are the OLVMMachines waiting for or using a VM of the inventory, by name. groups are the groups in need
+	// of VMs. reconcileGroups sets both.
 	machines map[string]*infrav1.OLVMMachine
 	groups   []inventory.Group
 	plan     inventory.Plan

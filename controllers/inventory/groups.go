@@ -32,7 +32,7 @@ type member struct {
 	maker *metav1.OwnerReference
 }
 
-// findGroups returns the groups of machines that wait for VMs, oldest first. It also sets the machines of the scope.
+// findGroups returns the groups of machines waiting for VMs, oldest first. It also sets the machines of the scope.
 func (r *Reconciler) findGroups(ctx context.Context, s *scope) ([]inventory.Group, error) {
 	olvmClusters, err := r.listOLVMClusters(ctx, s)
 	if err != nil {

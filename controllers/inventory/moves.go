@@ -23,8 +23,8 @@ type move struct {
 	at      time.Time
 }
 
-// noteMove records the paused Cluster that a pass has seen, or "" for none. It returns the Cluster that clusterctl move
-// is probably moving. It forgets a Cluster that exists and is no longer paused.
+// noteMove records the paused Cluster seen by a pass, or "" for none. It returns the Cluster probably being moved by
+// clusterctl. It forgets a Cluster that exists and is no longer paused.
 func (m *moves) noteMove(inventory client.ObjectKey, paused string, clusters map[string]bool, now time.Time) string {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

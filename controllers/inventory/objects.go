@@ -66,7 +66,7 @@ func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isBeingMade reports whether the VM was created for an OLVMInventoryVM that does not have its VM ID yet.
+// isBeingMade reports whether the VM was created for an OLVMInventoryVM still without a VM ID.
 func (s *scope) isBeingMade(vm engine.DescribedVM) bool {
 	owner, ok := ownermark.ParseInventoryOwner(vm.CommentText())
 

@@ -168,7 +168,7 @@ func adviseRelease(claim *infrav1alpha1.InventoryClaim) string {
 	return fmt.Sprintf("set the annotation %s of this object to %s", infrav1alpha1.ReleaseClaimAnnotation, claim.ID)
 }
 
-// findClaimProblem returns the problem of a claim that a user should know. Both results are empty if there is none.
+// findClaimProblem returns the problem of a claim, for the status. Both results are empty if there is none.
 func (s *scope) findClaimProblem(e *entry) (reason, message string) {
 	claim := e.object.Spec.ClaimRef
 
