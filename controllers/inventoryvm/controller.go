@@ -486,7 +486,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 		r.reconcileOwnership(ctx, s)
 	}
 
-	// Only the template identifies the data disks. Without it, data disks that are missing from all states stay.
+	// Only the template identifies the data disks. Without it, data disks missing from all states stay.
 	var field *blocker.Error
 	if s.inventory != nil {
 		if err := r.reconcileSpec(ctx, s); err != nil && !errors.As(err, &field) {
@@ -628,7 +628,7 @@ func explainKept(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blocker.E
 	return nil
 }
 
-// removeMarks removes the deletion tags of VMs that no longer exist.
+// removeMarks removes the deletion tags of deleted VMs.
 func (s *scope) removeMarks(ctx context.Context) error {
 	if s.session == nil {
 		return nil // no VM was created

@@ -166,8 +166,8 @@ func (s *vmSubject) Unblock(ctx context.Context, err error) (bool, error) {
 	return desired.RemoveBlockingSnapshots(ctx, s.session, engine.ID(s.vm.Spec.VMID), err)
 }
 
-// RemoveOrphans deletes data disks that are missing from all states. If the object is being deleted, it also deletes a
-// VM that is missing from all states.
+// RemoveOrphans deletes data disks missing from all states. If the object is being deleted, it also deletes a VM
+// missing from all states.
 func (s *vmSubject) RemoveOrphans(
 	ctx context.Context, operation terraform.Operation, before *tfstate.State, load workspace.LoadFunc,
 ) error {
