@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// listNodes returns the machines of the cluster that have a known address and are not being deleted.
+// listNodes returns the machines of the cluster with a known address, except machines in deletion.
 func (r *Reconciler) listNodes(
 	ctx context.Context, s *scope, machines []infrav1.OLVMMachine,
 ) ([]support.Node, error) {

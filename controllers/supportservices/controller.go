@@ -107,7 +107,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// isSecret accepts Secrets without a watch label, because the objects that refer to them have one.
+// isSecret accepts Secrets without a watch label, because the objects with references to them have one.
 var isSecret = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	_, ok := o.(*metav1.PartialObjectMetadata)
 	return ok
@@ -119,7 +119,7 @@ var comes = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
-// clusterFactsChanged selects the changes of an OLVMCluster that its support services depend on.
+// clusterFactsChanged selects the changes of an OLVMCluster relevant to its support services.
 var clusterFactsChanged = predicate.Or[client.Object](pass.IgnoreStatus, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1.OLVMCluster)
@@ -173,7 +173,7 @@ func labelToServices(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: key}}
 }
 
-// templateToServices maps a template to the support services that refer to it.
+// templateToServices maps a template to the support services with a reference to it.
 func (r *Reconciler) templateToServices(ctx context.Context, template client.Object) []ctrl.Request {
 	var list infrav1alpha1.OLVMSupportServicesList
 	err := r.Client.List(ctx, &list, client.InNamespace(template.GetNamespace()), client.UnsafeDisableDeepCopy)
@@ -206,7 +206,7 @@ func secretKeys(object client.Object) []string {
 	return out
 }
 
-// secretToServices maps a Secret to the support services that refer to it, or that have a VM using it.
+// secretToServices maps a Secret to the support services with a reference to it, or with a VM using it.
 func (r *Reconciler) secretToServices(ctx context.Context, secret client.Object) []ctrl.Request {
 	if support.GetServiceName(secret) != "" {
 		return labelToServices(ctx, secret)
@@ -248,8 +248,8 @@ type scope struct {
 	err error
 	// services are the requested services in order.
 	services []*serviceFacts
-	// left are the names of OLVMMachines of services that are no longer requested. soon reports that the cache lacks a
-	// new object.
+	// left are the names of OLVMMachines of services no longer requested. soon reports that the cache lacks a new
+	// object.
 	left []string
 	soon bool
 	// nodes are the names of machines that may need the services until they are deleted. reconcileDelete sets them.

@@ -234,7 +234,7 @@ func (r *Reconciler) newMachine(
 	return service.NewMachine(s.object, vm.VM, template)
 }
 
-// checkOwner checks the owner of an OLVMMachine that exists, but is missing from the cached list of the cluster.
+// checkOwner checks the owner of an existing OLVMMachine missing from the cached list of the cluster.
 func (r *Reconciler) checkOwner(
 	ctx context.Context, s *scope, service *serviceFacts, made *infrav1.OLVMMachine,
 ) error {
@@ -253,8 +253,8 @@ func (r *Reconciler) checkOwner(
 	return nil
 }
 
-// replaceOutdated deletes an outdated VM of a service, or one that the engine has lost, so the next pass creates it
-// again. It deletes one VM at a time, and a ready one only if all others are ready.
+// replaceOutdated deletes an outdated VM of a service, or one lost by the engine, so the next pass creates it again. It
+// deletes one VM at a time, and a ready one only if all others are ready.
 func (r *Reconciler) replaceOutdated(ctx context.Context, s *scope, service *serviceFacts) error {
 	for i := range service.vms {
 		vm := &service.vms[i]
@@ -294,7 +294,7 @@ func (r *Reconciler) replaceOutdated(ctx context.Context, s *scope, service *ser
 	return nil
 }
 
-// removeUnasked deletes the VMs of services that are no longer requested.
+// removeUnasked deletes the VMs of services no longer requested.
 func (r *Reconciler) removeUnasked(
 	ctx context.Context, s *scope, machines []infrav1.OLVMMachine, asked map[string]bool,
 ) error {
