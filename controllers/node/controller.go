@@ -72,7 +72,7 @@ type Reconciler struct {
 }
 
 // NewClusterCache returns a cache with connections to the workload clusters of OLVMClusters. It caches only the parts
-// of Nodes that the controllers need.
+// of Nodes needed by the controllers.
 func NewClusterCache(
 	ctx context.Context, mgr ctrl.Manager, userAgent, watchFilterValue string,
 ) (clustercache.ClusterCache, error) {
@@ -93,7 +93,7 @@ func NewClusterCache(
 	return workloads, nil
 }
 
-// shrinkNode drops the parts of a Node that no controller needs, such as the list of images, which is the largest part.
+// shrinkNode drops the parts of a Node not needed by any controller, such as the list of images, the largest part.
 func shrinkNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -244,8 +244,7 @@ type nodeScope struct {
 	cluster     *clusterv1.Cluster
 	olvmCluster *infrav1.OLVMCluster
 	workload    client.Client
-	// machines are the machines that are not paused. There are none if the Cluster is paused. all includes the paused
-	// machines.
+	// machines are the unpaused machines. There are none if the Cluster is paused. all includes the paused machines.
 	machines, all []*infrav1.OLVMMachine
 	// reported holds the findings of this pass, by the UID of the object.
 	reported map[types.UID]string
@@ -278,8 +277,8 @@ func (r *Reconciler) watchObjects(
 	return nil
 }
 
-// reportOnce logs a text about an object, and records an event on its machine, if any. It omits a text that was the
-// last one about the object.
+// reportOnce logs a text about an object, and records an event on its machine, if any. It omits a repetition of the
+// last text about the object.
 func (r *Reconciler) reportOnce(
 	ctx context.Context,
 	scope *nodeScope,

@@ -30,8 +30,8 @@ func containsIP(ips []net.IP, ip net.IP) bool {
 	return slices.ContainsFunc(ips, ip.Equal)
 }
 
-// findMachineByName returns the machine with a host name. It ignores machines that are not provisioned, because their
-// host name, address and provider ID are not final. If two machines have the name, it returns nil.
+// findMachineByName returns the machine with a host name. It ignores unprovisioned machines, because their host name,
+// address and provider ID are not final. If two machines have the name, it returns nil.
 func findMachineByName(name string, machines []*infrav1.OLVMMachine) *infrav1.OLVMMachine {
 	var found *infrav1.OLVMMachine
 
@@ -185,7 +185,7 @@ func checkServing(
 	return m, ""
 }
 
-// reserved has the addresses of a cluster that a guest must not claim.
+// reserved has the addresses of a cluster forbidden to guests.
 type reserved struct {
 	// machines are the machines of the cluster, including paused ones.
 	machines []*infrav1.OLVMMachine
@@ -240,7 +240,7 @@ func collectReserved(
 	return out
 }
 
-// findHolder returns the other holder of an address that a machine reports, for messages. It returns "" if the manager
+// findHolder returns the other holder of an address reported by a machine, for messages. It returns "" if the manager
 // allocated the address to the machine, or if nobody else has the address.
 func (r reserved) findHolder(ip net.IP, m *infrav1.OLVMMachine) string {
 	address, ok := netip.AddrFromSlice(ip)

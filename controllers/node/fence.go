@@ -31,7 +31,7 @@ var outOfService = corev1.Taint{
 // isOutOfService reports whether a taint marks a node out of service, regardless of its value.
 func isOutOfService(taint corev1.Taint) bool { return taint.Key == outOfService.Key }
 
-// isOurTaint reports whether a taint equals the one that the manager sets.
+// isOurTaint reports whether a taint equals the manager's.
 func isOurTaint(taint corev1.Taint) bool {
 	return isOutOfService(taint) && taint.Value == outOfService.Value && taint.Effect == outOfService.Effect
 }

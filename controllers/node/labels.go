@@ -39,8 +39,8 @@ func buildLabels(m *infrav1.OLVMMachine, dataCenter string) map[string]string {
 	return out
 }
 
-// setLabels sets the wanted labels on a Node, and removes earlier labels of the manager that are no longer wanted. An
-// annotation lists the manager's labels; all others stay. setLabels reports whether the Node has changed.
+// setLabels sets the wanted labels on a Node, and removes unwanted earlier labels of the manager. An annotation lists
+// the manager's labels; all others stay. setLabels reports whether the Node has changed.
 func setLabels(node *corev1.Node, wanted map[string]string) (changed bool) {
 	ours := strings.FieldsFunc(node.Annotations[infrav1.NodeLabelsAnnotation], func(r rune) bool { return r == ',' })
 
@@ -86,7 +86,7 @@ func setKey(of *map[string]string, key, value string) {
 	(*of)[key] = value
 }
 
-// keepLabels returns the labels and annotations of a Node that this package needs.
+// keepLabels returns the labels and annotations of a Node needed by this package.
 func keepLabels(node *corev1.Node) (labels, annotations map[string]string) {
 	for _, key := range managedLabels {
 		if value, ok := node.Labels[key]; ok {
