@@ -1,5 +1,5 @@
-// Package remediation reconciles OLVMRemediations. It reboots the VMs of machines that a MachineHealthCheck has found
-// unhealthy. If reboots do not help, it asks Cluster API to replace the machine.
+// Package remediation reconciles OLVMRemediations. It reboots the VMs of machines found unhealthy by a
+// MachineHealthCheck. If reboots do not help, it asks Cluster API to replace the machine.
 package remediation
 
 import (
@@ -228,7 +228,7 @@ func restartClock(s *scope) {
 	}
 }
 
-// deleteUnasked deletes an object that no MachineHealthCheck needs. The MachineHealthCheck creates a new one if
+// deleteUnasked deletes an object not needed by a MachineHealthCheck. The MachineHealthCheck creates a new one if
 // necessary. If the Machine is unhealthy but its OLVMMachine or OLVMCluster is missing, deleteUnasked asks the
 // Machine's owner for a replacement instead.
 func (r *Reconciler) deleteUnasked(ctx context.Context, s *scope) error {

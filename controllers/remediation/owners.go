@@ -20,8 +20,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/holder"
 )
 
-// findOwners reads the Machine that owns the object, its Cluster, and their infrastructure objects. The Machine must
-// match the owner reference by name and UID.
+// findOwners reads the object's Machine, its Cluster, and their infrastructure objects. The Machine must match the
+// owner reference by name and UID.
 func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 	machine := &clusterv1.Machine{}
 	if found, err := fetchObject(ctx, r.APIReader, s, s.remediation.Name, machine); err != nil || !found {
