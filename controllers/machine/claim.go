@@ -82,7 +82,7 @@ func (c claimFacts) vmName() string {
 // isFromInventory reports whether the machine takes its VM from an inventory.
 func (s *machineScope) isFromInventory() bool { return s.olvmMachine.Spec.FromInventory != nil }
 
-// reconcileClaim finds the VM that the machine has claimed. The OLVMInventory controller assigns VMs to machines.
+// reconcileClaim finds the VM claimed for the machine. The OLVMInventory controller assigns VMs to machines.
 func (r *Reconciler) reconcileClaim(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	if !scope.isFromInventory() {
 		return 0, nil

@@ -134,7 +134,7 @@ func (r *Reconciler) SetupWithManager(
 	return nil
 }
 
-// ownerChanged selects the changes of a Machine that matter to its OLVMMachine. Cluster API updates the status of a
+// ownerChanged selects the changes of a Machine relevant to its OLVMMachine. Cluster API updates the status of a
 // Machine many times while its node joins.
 var ownerChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {

@@ -62,7 +62,7 @@ const failureHolds = 30 * time.Second
 type vmEnd struct {
 	vm       engine.ID
 	stopTime string
-	// since is the time at which a pass first saw the end. proved reports whether that pass had a proof of a failure.
+	// since is the time of the first pass with this end. proved reports whether this pass had a proof of a failure.
 	// Later passes cannot see this proof, and a new manager reads the events instead.
 	since  time.Time
 	proved bool

@@ -37,9 +37,9 @@ import (
 
 const (
 	// vmBooting and vmSteady limit the age of cached VM data: vmBooting until the VM is up, and vmSteady afterwards.
-	// vmSteady is also the retry interval for problems that a user must solve.
+	// vmSteady is also the retry interval for problems only a user can solve.
 	vmBooting = time.Second
-	// guestSettles is the time after the start of a VM during which missing guest addresses are polled often.
+	// guestSettles is how long after the start of a VM missing guest addresses are polled often.
 	guestSettles = 5 * time.Minute
 	vmSteady     = 30 * time.Second
 	// engineRetry is the retry interval after a failed request to the engine.
@@ -123,7 +123,7 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 	return r.readBootstrapData(ctx, scope, client.ObjectKey{Namespace: scope.machine.Namespace, Name: *name})
 }
 
-// newWaitingForInfrastructureError returns the error of a machine that waits for its Cluster's infrastructure.
+// newWaitingForInfrastructureError returns the error of a machine waiting for its Cluster's infrastructure.
 func newWaitingForInfrastructureError(message string) *blocker.Error {
 	return &blocker.Error{Reason: infrav1.WaitingForClusterInfrastructureReason, Message: message}
 }
@@ -292,8 +292,8 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	return 0, err
 }
 
-// readGivenAddresses fetches the static addresses that the VM got at its creation. The engine still has them in the
-// VM's initialization.
+// readGivenAddresses fetches the VM's static addresses from its creation. The engine still has them in the VM's
+// initialization.
 func (s *machineScope) readGivenAddresses(ctx context.Context) (addressing.Addresses, error) {
 	if s.engine.session == nil {
 		return nil, &blocker.Error{
@@ -467,7 +467,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 	return after, nil
 }
 
-// fetchDetails fetches the settings that a VM applies at its next start, and the name of its host.
+// fetchDetails fetches the settings of a VM pending until its next start, and the name of its host.
 func (scope *machineScope) fetchDetails(ctx context.Context, vm *engine.VM) {
 	if vm.ChangesWait {
 		if settings, err := scope.engine.session.FetchVMSettings(ctx, vm.ID); err == nil { // the next pass retries
@@ -502,7 +502,7 @@ func (r *Reconciler) fetchVM(
 	return vm, err
 }
 
-// reconcileGuest asks the engine for the dynamic addresses that the guest agent reports.
+// reconcileGuest asks the engine for the dynamic addresses reported by the guest agent.
 func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	if scope.vm.seen == nil || scope.vm.seen.Status != engine.VMUp || !scope.hasDynamic() {
 		return 0, nil

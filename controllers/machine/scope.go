@@ -95,7 +95,7 @@ type vmFacts struct {
 	foreign *blocker.Error
 	// host is the name of the VM's host, or "" if it has none or the name is unknown.
 	host string
-	// waits are the settings that the VM applies at its next start.
+	// waits are the settings pending until the VM's next start.
 	waits []string
 	// err is the error of the engine.
 	err error
@@ -157,7 +157,7 @@ func uniqueIDs(ids []engine.ID) []engine.ID {
 }
 
 // vmID returns the ID of the machine's VM, or "". Its sources are the object, the state until the object has the ID,
-// and a claim that the engine has confirmed.
+// and a claim confirmed by the engine.
 func (s *machineScope) vmID() engine.ID {
 	if id := parseProviderID(s.olvmMachine.Spec.ProviderID); id != "" {
 		return id

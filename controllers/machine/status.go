@@ -287,7 +287,7 @@ func (s *machineScope) reportedAddresses(vnic string) []netip.Addr {
 	return out
 }
 
-// hasDynamic reports whether a network interface has dynamic addresses, which only the guest can report.
+// hasDynamic reports whether a network interface has dynamic addresses, known only to the guest.
 func (s *machineScope) hasDynamic() bool {
 	return slices.ContainsFunc(s.network.nics, addressing.NIC.IsDynamic)
 }
@@ -493,7 +493,7 @@ func setUserDataCondition(scope *machineScope) {
 
 // setUpToDateConditions sets UpToDate and InfrastructureApplied. UpToDate compares the VM with the current spec. It
 // does not affect Ready, so an invalid edit does not make a healthy node unready. InfrastructureApplied describes the
-// last spec that was fully applied, and has its generation.
+// last fully applied spec, and has its generation.
 func setUpToDateConditions(scope *machineScope) {
 	found := scope.judgeSpec()
 	setUpToDateCondition(scope, found)

@@ -40,8 +40,8 @@ type machineSubject struct {
 	vmID       engine.ID
 	vmIDs      []engine.ID
 
-	// built is the desired configuration, and digest is its digest. bootstrap is the source of its user data. Only a
-	// run that applies the configuration has them.
+	// built is the desired configuration, and digest is its digest. bootstrap is the source of its user data. They are
+	// set for Render only.
 	built     *desired.Built
 	digest    string
 	bootstrap []byte
@@ -138,7 +138,7 @@ func isVMAddress(address string) bool {
 	return address == render.VMAddress.String() || address == render.AdoptedVMAddress.String()
 }
 
-// addClaimImports adds imports for the resources of a claimed VM that the state has lost.
+// addClaimImports adds imports for the resources of a claimed VM missing from the state.
 func (s *machineSubject) addClaimImports(
 	ctx context.Context, configuration render.Configuration,
 ) (render.Configuration, error) {
@@ -274,8 +274,8 @@ func (s *machineSubject) Unblock(ctx context.Context, err error) (bool, error) {
 	return desired.RemoveBlockingSnapshots(ctx, s.session, s.vmID, err)
 }
 
-// RemoveOrphans deletes data disks that are missing from the state. If the machine is being deleted, it also deletes a
-// VM that is missing from the state.
+// RemoveOrphans deletes data disks missing from the state. If the machine is being deleted, it also deletes a VM
+// missing from the state.
 func (s *machineSubject) RemoveOrphans(
 	ctx context.Context, operation terraform.Operation, before *tfstate.State, load workspace.LoadFunc,
 ) error {
@@ -343,7 +343,7 @@ func (s *machineSubject) computeAdditions(ctx context.Context, state *tfstate.St
 	return all.EncodeJSON()
 }
 
-// parseAdded returns the additions that earlier runs of an unfinished change may have made.
+// parseAdded returns the possible additions by earlier runs of an unfinished change.
 func (s *machineSubject) parseAdded(state *tfstate.State) desired.Additions {
 	if state == nil || state.ChangingFrom == "" {
 		return desired.Additions{}
