@@ -11,8 +11,8 @@
 //   - state releases the Terraform states of deleted objects.
 //
 // All controllers with a status share one frame, pass.Controller. It reads the object, checks the watch label and the
-// pause, limits the reconciles per engine, and writes the object. Each controller provides a function that opens a
-// pass. It returns the checks and the work of this pass.
+// pause, limits the reconciles per engine, and writes the object. Each controller provides a function to open a pass.
+// It returns the checks and the work of this pass.
 //
 // Phases gather facts into a scope, and the status file alone turns facts into conditions. Terraform runs belong to
 // internal/workspace, and facts about engines to internal/enginepool.
