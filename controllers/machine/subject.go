@@ -41,7 +41,7 @@ type machineSubject struct {
 	vmIDs      []engine.ID
 
 	// built is the desired configuration, and digest is its digest. bootstrap is the source of its user data. They are
-	// set for Render only.
+	// set only for a run to apply the configuration.
 	built     *desired.Built
 	digest    string
 	bootstrap []byte
