@@ -24,7 +24,7 @@ import (
 )
 
 // TestTheEngineRestartsWhileMachinesAreMade repeatedly ends all sessions of the engine during the creation of 20
-// machines: B1, D1.
+// machines.
 func TestTheEngineRestartsWhileMachinesAreMade(t *testing.T) {
 	testenv.SkipInShort(t, "makes twenty machines")
 	t.Parallel()
@@ -70,7 +70,7 @@ func TestTheEngineRestartsWhileMachinesAreMade(t *testing.T) {
 }
 
 // TestWhatAnAdministratorDeletesHealsOrIsTold deletes each part of a machine in the engine. A change of the machine
-// then recreates the part or reports a remedy, and the machine can still be deleted: B2, B3, M6.
+// then recreates the part or reports a remedy, and the machine can still be deleted.
 func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 	type parts struct {
 		sim     *ovirtsim.Server
@@ -89,7 +89,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 
 	tests := map[string]struct {
 		remove func(ctx context.Context, p parts) error
-		// told are the expected condition texts, one after the other; empty if the machine recovers by itself.
+		// told are the expected texts of conditions, in this order. It is empty if the machine recovers without a user.
 		told []string
 	}{
 		"tag of the VM": {remove: func(ctx context.Context, p parts) error {
@@ -209,7 +209,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 			s.ExpectGone(m)
 			s.ExpectEmptyEngine()
 			if name == "tag" || testing.Short() && name != "disk" && name != "VM" {
-				return // no other machine can have the tag, and two parts are enough for the fast tier
+				return // only one machine can have the tag, and two parts are enough for short mode
 			}
 
 			m, p = make("two")

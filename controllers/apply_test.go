@@ -17,7 +17,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// lastApplied is the annotation with the last manifest applied by kubectl.
+// lastApplied is the annotation with the last manifest that kubectl has applied.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 // ways are the usual ways to apply a manifest. Each applies it unchanged, and returns the API server's response.
@@ -42,7 +42,7 @@ func applyServerSide(
 	return out, err
 }
 
-// applyThreeWay applies a manifest like kubectl does for custom resources, with the same library.
+// applyThreeWay applies a manifest as kubectl does for custom resources, with the same library.
 func applyThreeWay(s *site, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	content, err := json.Marshal(object)
 	if err != nil {
@@ -202,8 +202,8 @@ func TestAnEmptyProviderIDIsRestored(t *testing.T) {
 	check.Length(t, "VMs", s.Sim.ListVMs(), 1)
 }
 
-// TestAToolThatOwnsTheSpecDoesNotFightWithTheManager re-applies the specs of a cluster and of a machine, like GitOps
-// tools. The manager has nothing to undo, and loses none of its own fields.
+// TestAToolThatOwnsTheSpecDoesNotFightWithTheManager re-applies the specs of a cluster and of a machine, as GitOps
+// tools do. The manager has nothing to undo, and loses none of its own fields.
 func TestAToolThatOwnsTheSpecDoesNotFightWithTheManager(t *testing.T) {
 	for _, force := range []bool{true, false} {
 		t.Run(fmt.Sprintf("force %t", force), func(t *testing.T) {

@@ -53,8 +53,8 @@ func TestKubectlSaysWhatAMachineIsAndWhyItIsNotReady(t *testing.T) {
 	})
 	s.ExpectProvisioned(runs)
 
-	// Create it after the other one has its address. If created together, either may get the first address of the
-	// range.
+	// Create it after the other one has its address. If both were created together, either could get the first address
+	// of the range.
 	wrong := s.CreateMachine("wrong", func(spec *infrav1.OLVMMachineSpec) { spec.VMTemplateName = "ol9-k9s" })
 	s.ExpectCondition(wrong, infrav1.ReadyCondition, "False/"+infrav1.VMTemplateNotFoundReason)
 

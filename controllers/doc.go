@@ -10,9 +10,9 @@
 //   - access keeps the Secrets and ConfigMaps named by OLVMClusters until no OLVMCluster needs them.
 //   - state releases the Terraform states of deleted objects.
 //
-// All controllers with a status share one frame, pass.Controller: it reads the object, checks the watch label and the
-// pause, takes a place among the reconciles of an engine, and writes the object. A controller only opens a pass, by
-// naming its guards and its work.
+// All controllers with a status share one frame, pass.Controller. It reads the object, checks the watch label and the
+// pause, limits the reconciles per engine, and writes the object. Each controller provides a function to open a pass.
+// It returns the checks and the work of this pass.
 //
 // Phases gather facts into a scope, and the status file alone turns facts into conditions. Terraform runs belong to
 // internal/workspace, and facts about engines to internal/enginepool.

@@ -13,9 +13,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestFieldsOfALaterVersionOutliveAnOlderManager is a downgrade: the CRD stays that of a later version, with fields
-// that this manager does not know. It works on the machine, and writes spec and status without them. The later version
-// here is this one with two more fields; there has been no release to take one from.
+// TestFieldsOfALaterVersionOutliveAnOlderManager simulates a downgrade: the CRD of a later version stays, with fields
+// unknown to this manager. The manager reconciles a machine, and writes its spec and status without these fields. The
+// CRD of the later version is the current one with two more fields, because there has been no release yet.
 func TestFieldsOfALaterVersionOutliveAnOlderManager(t *testing.T) {
 	s := newSite(t, nil)
 	s.addFieldsOfALaterVersion("olvmmachines.infrastructure.cluster.x-k8s.io")
@@ -24,7 +24,8 @@ func TestFieldsOfALaterVersionOutliveAnOlderManager(t *testing.T) {
 	s.ExpectProvisioned(m)
 	id := m.Spec.ProviderID
 
-	// The manager writes the provider ID to the spec again, and its verdict on the memory to the status.
+	// The manager restores the provider ID in the spec. After the change of the memory, it writes the condition
+	// UpToDate to the status.
 	spec := []byte(`{"spec":{"ofALaterVersion":"spec","providerID":"","virtualMachine":{"memory":"9GB"}}}`)
 	status := []byte(`{"status":{"ofALaterVersion":"status"}}`)
 
@@ -82,7 +83,7 @@ func (s *site) addFieldsOfALaterVersion(name string) {
 	})
 }
 
-// hasFieldsOfALaterVersion reads them as the API server has them.
+// hasFieldsOfALaterVersion returns an error unless the API server has stored these fields.
 func (s *site) hasFieldsOfALaterVersion(m *infrav1.OLVMMachine) error {
 	stored := &unstructured.Unstructured{}
 	stored.SetGroupVersionKind(infrav1.GroupVersion.WithKind("OLVMMachine"))

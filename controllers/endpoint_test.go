@@ -12,8 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// anotherCluster creates a second Cluster with an OLVMCluster of the same engine. asked is the endpoint in the
-// Cluster's spec, if any.
+// anotherCluster creates a second Cluster with an OLVMCluster of the same engine. asked is the host of the endpoint in
+// the Cluster's spec, or "".
 func (s *site) anotherCluster(name, host, asked string) *infrav1.OLVMCluster {
 	s.T.Helper()
 	owner := s.newOwner(name)
@@ -44,7 +44,7 @@ func (s *site) newOwner(name string) *clusterv1.Cluster {
 	return owner
 }
 
-// ownedBy returns the owner references of an OLVMCluster adopted by a Cluster.
+// ownedBy returns the owner references of an OLVMCluster that a Cluster has adopted.
 func ownedBy(owner *clusterv1.Cluster) []metav1.OwnerReference {
 	return []metav1.OwnerReference{
 		{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: owner.Name, UID: owner.UID},

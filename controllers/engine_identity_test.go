@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// useEngine points the OLVMCluster and its credentials at an engine, as a wrong overlay may do.
+// useEngine makes the OLVMCluster and its credentials refer to another engine, as a wrong Kustomize overlay may do.
 func useEngine(s *site, sim *ovirtsim.Server) {
 	s.T.Helper()
 	change(s, &corev1.ConfigMap{ObjectMeta: s.NewMeta("ca")}, func(ca *corev1.ConfigMap) {
@@ -31,7 +31,7 @@ func useEngine(s *site, sim *ovirtsim.Server) {
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.OLVMOvirtAPIServer.ServerURL = sim.URL() })
 }
 
-// TestAnotherEngineLosesNothing covers a serverURL leading to another engine with the same credentials.
+// TestAnotherEngineLosesNothing covers a serverURL that reaches another engine with the same credentials.
 func TestAnotherEngineLosesNothing(t *testing.T) {
 	s := newSite(t, nil)
 	other, err := ovirtsim.New(ovirtsim.Options{})
@@ -76,7 +76,7 @@ func TestAnotherEngineLosesNothing(t *testing.T) {
 	check.Length(t, "VMs of the other engine", other.ListVMs(), 0)
 }
 
-// TestARebuiltEngineIsAccepted has an administrator confirm the other engine.
+// TestARebuiltEngineIsAccepted covers an administrator who confirms the other engine.
 func TestARebuiltEngineIsAccepted(t *testing.T) {
 	s := newSite(t, nil)
 	other, err := ovirtsim.New(ovirtsim.Options{})
@@ -97,15 +97,15 @@ func TestARebuiltEngineIsAccepted(t *testing.T) {
 	s.ExpectProvisioned(s.CreateMachine("one", nil))
 	check.Length(t, "VMs of the other engine", other.ListVMs(), 1)
 
-	// Later deletions refer to the other engine.
+	// The other engine is now the recorded one, so the first engine is refused.
 	useEngine(s, s.Sim)
 	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineChangedReason)
 	useEngine(s, other)
 	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 }
 
-// TestAnEngineThatWasRestoredLosesNothing covers an engine without the machine and the newest recorded event. An
-// administrator then decides to continue with it.
+// TestAnEngineThatWasRestoredLosesNothing covers an engine whose restored database lacks the machine and the last
+// recorded event. An administrator then decides to continue with this engine.
 func TestAnEngineThatWasRestoredLosesNothing(t *testing.T) {
 	folder, backup := t.TempDir(), t.TempDir()
 	start := func(folder string) *ovirtsim.Server {
@@ -159,7 +159,7 @@ func TestAnEngineThatWasRestoredLosesNothing(t *testing.T) {
 	check.Equal(t, "the event is forgotten", s.OLVM.Status.OLVMDatacenter.LastEvent.Gone, false)
 }
 
-// makeRecordDue records the newest event as if an hour had passed.
+// makeRecordDue makes the controller record the newest event, as if an hour had passed.
 func (s *site) makeRecordDue() {
 	s.T.Helper()
 

@@ -49,7 +49,7 @@ func TestAVMThatIsProtectedAgainstDeletionKeepsRunning(t *testing.T) {
 	}
 }
 
-// TestAHealthyDeletionWarnsNobody deletes a healthy machine. The loss of its VM and its state is intended.
+// TestAHealthyDeletionWarnsNobody deletes a healthy machine. The loss of its VM and its state must cause no warning.
 func TestAHealthyDeletionWarnsNobody(t *testing.T) {
 	skipProved(t, "TestAHealthyDeletionWarnsNobody of controllers/machine")
 

@@ -52,7 +52,7 @@ func repack(t *testing.T, secret *corev1.Secret, change func(state map[string]an
 	secret.Data["tfstate"] = packed.Bytes()
 }
 
-// TestAStateThatCannotBeUsedIsNamedAndKept damages the state of a running machine. Nothing may touch the VM or the
+// TestAStateThatCannotBeUsedIsNamedAndKept damages the state of a running machine. Nothing may change the VM or the
 // state. The condition names the remedy, and the remedy works.
 func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 	skipProved(t, "TestAStateThatCannotBeUsedIsNamedAndKept of controllers/machine")
@@ -165,7 +165,7 @@ func TestCredentialsAreRotatedWithoutARestart(t *testing.T) {
 	}
 }
 
-// TestTheWayToTheEngineOutlivesTheMachines deletes everything at once, like the deletion of a namespace.
+// TestTheWayToTheEngineOutlivesTheMachines deletes everything at once, as the deletion of a namespace does.
 func TestTheWayToTheEngineOutlivesTheMachines(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.CreateMachine("one", nil)
@@ -260,7 +260,7 @@ func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
 	s.Delete(fresh)
 	s.ExpectGone(fresh)
 
-	// Once recreated, it provides the connection to the engine.
+	// Once the OLVMCluster exists again, it provides the connection to the engine.
 	again := &infrav1.OLVMCluster{ObjectMeta: s.NewMeta("demo"), Spec: s.OLVM.Spec}
 	again.OwnerReferences = []metav1.OwnerReference{
 		{APIVersion: s.Cluster.APIVersion, Kind: "Cluster", Name: s.Cluster.Name, UID: s.Cluster.UID},
@@ -271,7 +271,7 @@ func TestDeletionWithoutTheOLVMClusterSaysWhatHoldsIt(t *testing.T) {
 	s.ExpectEmptyEngine()
 }
 
-// TestForegroundDeletion deletes the owner with foreground propagation, like kubectl delete --cascade=foreground.
+// TestForegroundDeletion deletes the owner with foreground propagation, as kubectl delete --cascade=foreground does.
 func TestForegroundDeletion(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.CreateMachine("one", nil)
@@ -308,7 +308,7 @@ func TestForegroundDeletion(t *testing.T) {
 	s.ExpectGone(m)
 }
 
-// TestADestroyThatFailsSaysWhy covers a VM with failing deletion for a while.
+// TestADestroyThatFailsSaysWhy covers a VM whose deletion fails for a while.
 func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	skipProved(t, "TestADestroyThatFailsSaysWhy of controllers/machine")
 
@@ -337,7 +337,7 @@ func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	s.ExpectGone(m)
 }
 
-// TestAUserWithoutAnAdministratorRole sees some VMs only: hidden VMs must not count as deleted.
+// TestAUserWithoutAnAdministratorRole uses a user who sees only some VMs. Hidden VMs must not count as deleted.
 func TestAUserWithoutAnAdministratorRole(t *testing.T) {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Users = append(inventory.Users, ovirtsim.User{Name: "capolvm@internal", Password: "capolvm-password"})

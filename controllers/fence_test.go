@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// join makes the Node of a machine.
+// join creates the Node of a machine.
 func (w *workloadServer) join(s *site, m *infrav1.OLVMMachine) *corev1.Node {
 	s.T.Helper()
 	s.ExpectProvisioned(m)
@@ -75,8 +75,8 @@ func (s *site) countEvents(about, reason string) int {
 	return count
 }
 
-// TestANodeIsFencedIfTheEngineProvesThatItsVMCannotRun has VMs go down by a crash, by a user, and by a crash that the
-// engine repairs. TestOnlyAProofMakesAFailure has the end of a VM with its host.
+// TestANodeIsFencedIfTheEngineProvesThatItsVMCannotRun covers three VMs: one crashes, a user stops one, and the engine
+// restarts one after a crash. TestOnlyAProofMakesAFailure covers the end of a VM with its host.
 func TestANodeIsFencedIfTheEngineProvesThatItsVMCannotRun(t *testing.T) {
 	s := newSite(t, nil)
 	w := s.workload()
@@ -111,7 +111,7 @@ func TestANodeIsFencedIfTheEngineProvesThatItsVMCannotRun(t *testing.T) {
 	check.Equal(t, "the VM that the engine restarts is fenced", w.isFenced(s, nodes[available]), false)
 }
 
-// TestAFencedVMIsStartedWhenItsVolumesAreDetached has a remediation of a VM whose volume is still attached.
+// TestAFencedVMIsStartedWhenItsVolumesAreDetached remediates a machine with a volume that is still attached.
 func TestAFencedVMIsStartedWhenItsVolumesAreDetached(t *testing.T) {
 	s := newSite(t, nil)
 	w := s.workload()

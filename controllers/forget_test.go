@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// joins turns a machine into a node, with the status written by Cluster API.
+// joins makes a machine a node. It writes the status that Cluster API would write.
 func (s *site) joins(m *infrav1.OLVMMachine) {
 	s.T.Helper()
 
@@ -29,7 +29,8 @@ func (s *site) joins(m *infrav1.OLVMMachine) {
 	check.Error(s.T, suite.client.Status().Update(context.Background(), &machine), "")
 }
 
-// keeps lists the places still holding a text of a machine's user data: the engine, its state, the working folder.
+// keeps lists the places that still contain a text of a machine's user data: the engine, the state, and files of the
+// working directory.
 func (s *site) keeps(m *infrav1.OLVMMachine, text string) []string {
 	s.T.Helper()
 	var out []string
@@ -64,8 +65,8 @@ func (s *site) keeps(m *infrav1.OLVMMachine, text string) []string {
 	return out
 }
 
-// TestUserDataIsTakenAwayWhenItsVMIsANode looks for the user data of a node in places readable by others. The host name
-// and the addresses must stay in the engine, as our record. The VM and the state stay, too.
+// TestUserDataIsTakenAwayWhenItsVMIsANode looks for the user data of a node in places that others can read. The host
+// name and the addresses must stay in the engine, because the manager may need them. The VM and the state stay, too.
 func TestUserDataIsTakenAwayWhenItsVMIsANode(t *testing.T) {
 	const secret = "a-key-of-the-cluster"
 
@@ -91,7 +92,7 @@ func TestUserDataIsTakenAwayWhenItsVMIsANode(t *testing.T) {
 	check.Equal(t, "changes wait", after.vm.ChangesWait, false)
 	check.Equal(t, "boots", s.boots()["one"], boots)
 
-	// The engine still has the record of its addresses. None of this needs a run.
+	// The engine still has the record of its addresses. The removal needs no run.
 	s.Eventually("the state's serial is one more", func() error {
 		check.Error(t, suite.client.Get(context.Background(), client.ObjectKeyFromObject(m), m), "")
 
@@ -110,7 +111,7 @@ func TestUserDataIsTakenAwayWhenItsVMIsANode(t *testing.T) {
 	check.Length(t, "what keeps it after another run", s.keeps(m, secret), 0)
 }
 
-// rerun has a machine applied again, with another configuration.
+// rerun changes the configuration of a machine, and waits until a run has applied it.
 func (s *site) rerun(m *infrav1.OLVMMachine) {
 	s.T.Helper()
 	_, err := s.NewSession().CreateTag(s.T.Context(), &engine.Tag{Name: "later"})
@@ -136,7 +137,7 @@ func (s *site) rerun(m *infrav1.OLVMMachine) {
 	}
 }
 
-// TestUserDataThatCannotBeTakenAway covers an engine with failures at first.
+// TestUserDataThatCannotBeTakenAway covers an engine that fails at first.
 func TestUserDataThatCannotBeTakenAway(t *testing.T) {
 	skipProved(t, "TestUserDataThatTheEngineKeeps of controllers/machine")
 
@@ -147,7 +148,7 @@ func TestUserDataThatCannotBeTakenAway(t *testing.T) {
 	check.Error(t, s.Sim.Inject(ovirtsim.Fault{
 		Method: "PUT", Path: "/api/vms/[^/]+$", Status: 409, Count: 1, Reason: "Operation Failed", Detail: "not now",
 	}), "")
-	// Data removed with it must be written again, even if the engine fails at first.
+	// The removal also removes other data. That data must be written again, even if the engine fails at first.
 	check.Error(
 		t, s.Sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/api/vms/[^/]+$", Status: 503, Nth: 3, Count: 2}), "",
 	)

@@ -99,7 +99,7 @@ func (s *site) expectVerdict(m *infrav1.OLVMMachine, want string) {
 }
 
 // TestEachConditionOfEachKindHasTheGenerationOfItsVerdict edits objects of the other kinds. Each condition describes
-// the current spec until the object is paused. The Paused condition alone judges edits of a paused object.
+// the current spec until the object is paused. Then only the Paused condition gets the generation of later edits.
 func TestEachConditionOfEachKindHasTheGenerationOfItsVerdict(t *testing.T) {
 	t.Run("OLVMCluster", func(t *testing.T) {
 		s := newSite(t, nil)
@@ -121,7 +121,7 @@ func TestEachConditionOfEachKindHasTheGenerationOfItsVerdict(t *testing.T) {
 	})
 	t.Run("OLVMInventoryVM", func(t *testing.T) {
 		p := newPool(t, "vm-a")
-		p.ExpectProvisioned(p.machine("one", nil)) // the claim is the edit
+		p.ExpectProvisioned(p.machine("one", nil)) // the claim changes the spec
 
 		var list infrav1alpha1.OLVMInventoryVMList
 		check.Error(t, p.Client.List(t.Context(), &list, client.InNamespace(p.Namespace)), "")

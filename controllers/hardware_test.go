@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// richInventory returns the default inventory with all additional hardware machines can request.
+// richInventory returns the default inventory with all further hardware that machines can request.
 func richInventory() ovirtsim.Inventory {
 	inventory := ovirtsim.DefaultInventory()
 	inventory.Tags = []string{"prod", "blue"}
@@ -308,7 +308,8 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 			s.VMTemplateName, s.RemoveTemplateInterfaces = "with-nics", ptr.To(true)
 		}, func(_ *site, got seen) bool { return len(got.nics) == 1 && got.nics[0].Name == "nic1" }},
 	}
-	// What reaches a VM in one way is shown by one machine: sizes, devices, disks, NICs, and those of a template.
+	// Short mode runs only these cases. They cover each way in which a setting reaches a VM: sizes, devices, disks,
+	// NICs, and settings of a template.
 	fast := []string{
 		"memory with all its limits",
 		"a highly available VM with firmware, a watchdog and devices",
@@ -352,8 +353,8 @@ func TestMachinesGetTheHardwareTheyAskFor(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsForARestartIsTold changes a running machine. A condition reports the settings pending until the next
-// start, and they do not appear in every plan.
+// TestWhatWaitsForARestartIsTold changes a running machine. A condition reports the settings that wait for the next
+// start, and later plans do not contain them.
 func TestWhatWaitsForARestartIsTold(t *testing.T) {
 	skipProved(t, "TestWhatWaitsForARestartIsTold of controllers/machine")
 

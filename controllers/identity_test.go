@@ -18,8 +18,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// identityOf creates the credentials and the CA of a site's engine in a namespace, and an identity for them without
-// allowed namespaces. They have the name of the site's namespace.
+// identityOf creates the credentials and the CA of a site's engine in a namespace, and an identity that refers to them.
+// The identity allows no namespace. All have the name of the site's namespace.
 func identityOf(s *site, namespace string) *infrav1alpha1.OLVMClusterIdentity {
 	s.T.Helper()
 	name := s.Namespace
@@ -54,7 +54,7 @@ func withIdentity(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMCluster)
 	server.IdentityRef = &infrav1.OLVMClusterIdentityReference{Name: c.Namespace}
 }
 
-// TestAnIdentityUsesTheManagersNamespaceAlone covers an identity naming the Secret of another namespace.
+// TestAnIdentityUsesTheManagersNamespaceAlone covers an identity that names the Secret of another namespace.
 func TestAnIdentityUsesTheManagersNamespaceAlone(t *testing.T) {
 	s := newSite(t, withIdentity)
 	identity := identityOf(s, s.Namespace+"-other")
@@ -120,8 +120,8 @@ func TestAnIdentityOutlivesTheMachines(t *testing.T) {
 	s.ExpectEmptyEngine()
 }
 
-// TestAnIdentityIsForTheNamespacesAndEnginesThatItNames connects a cluster through an identity. The identity allows it
-// later, in each possible way.
+// TestAnIdentityIsForTheNamespacesAndEnginesThatItNames connects a cluster through an identity. The identity refuses
+// the cluster at first, and then allows it in each possible way.
 func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 	s := newSite(t, withIdentity)
 	refused := func(reason string, texts ...string) {
@@ -148,7 +148,7 @@ func TestAnIdentityIsForTheNamespacesAndEnginesThatItNames(t *testing.T) {
 		t.Helper()
 		s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 	}
-	refused(infrav1.CredentialsNotAllowedReason, denied...) // the same: tenants must not learn whether it exists
+	refused(infrav1.CredentialsNotAllowedReason, denied...) // the same texts: tenants must not learn whether it exists
 
 	allow(func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
 		spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{List: []string{"elsewhere", s.Namespace}}

@@ -225,8 +225,8 @@ func TestUnknownDataCenter(t *testing.T) {
 	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
 
-// TestAPortalBeforeTheEngineIsNoWrongPassword has a proxy or a portal answer in place of the engine, to a login and to
-// the API. Nobody has to correct a Secret.
+// TestAPortalBeforeTheEngineIsNoWrongPassword makes a proxy or a portal answer instead of the engine, to logins and to
+// API requests. The condition must not ask a user to correct the Secret.
 func TestAPortalBeforeTheEngineIsNoWrongPassword(t *testing.T) {
 	s := newSite(t, nil)
 	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
@@ -273,10 +273,11 @@ func TestEngineDown(t *testing.T) {
 	m := s.CreateMachine("two", nil)
 	s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForEngineReason)
 
-	// An unreachable engine says nothing about a running machine.
+	// An unreachable engine does not make a running machine unready.
 	s.ExpectCondition(running, infrav1.ReadyCondition, "True/Ready")
 
-	// Machines do not send requests to it. The tests of the cluster controller cover the frequency of its requests.
+	// Passes of machines send no requests to the engine. The tests of the cluster controller cover the frequency of its
+	// requests.
 	for _, machine := range []*infrav1.OLVMMachine{running, m} {
 		before := s.requestsBelow("/api/vms")
 		letPass(t, machine)
@@ -403,8 +404,8 @@ func TestAddressPoolExhausted(t *testing.T) {
 	}
 }
 
-// TestAChangeThatWouldReplaceALiveMachineIsRefused removes a data disk: applying this would delete it with its data.
-// The engine resizes a VM in place.
+// TestAChangeThatWouldReplaceALiveMachineIsRefused removes a data disk. Applying this change would delete the disk with
+// its data. In contrast, the engine resizes a VM in place.
 func TestAChangeThatWouldReplaceALiveMachineIsRefused(t *testing.T) {
 	s := newSite(t, nil)
 	disks := []infrav1.DataDisk{{Name: "etcd", Size: "1GB"}}
@@ -446,7 +447,7 @@ func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 		t.Errorf("message %q, the engine has %+v", message, s.Sim.ListVMs())
 	}
 
-	// Cluster API copies this to the Machine, and a MachineHealthCheck can act on it.
+	// Cluster API copies this condition to the Machine, and a MachineHealthCheck can act on it.
 	if message := s.ExpectCondition(
 		m, infrav1.ReadyCondition, "False/"+infrav1.VirtualMachineNotFoundReason,
 	); !strings.Contains(
@@ -625,7 +626,7 @@ func TestDeletionWhileTheEngineMakesTheVMLeavesNone(t *testing.T) {
 	wait.Until(t, "the engine works on the VM", func() bool { return s.Sim.CountHits() > 0 })
 	s.Delete(m)
 
-	for range 2 { // it stays: there is no pass over a deleted machine
+	for range 2 { // the machine must stay: two passes must not remove it
 		letPass(t, m)
 	}
 

@@ -51,7 +51,7 @@ func newPool(t *testing.T, names ...string) *pool {
 	return p
 }
 
-// forget deletes an inventory whose engine ends with the test.
+// forget deletes an inventory without waiting for its controller, because its engine ends with the test.
 func forget(lab *infrav1alpha1.OLVMInventory) {
 	_ = suite.client.Patch(context.Background(), lab,
 		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
@@ -164,14 +164,14 @@ func TestAMachineTakesAVMFromAnInventoryAndGivesItBack(t *testing.T) {
 	check.Error(t, err, "")
 	check.Length(t, "tags", tags, 1)
 
-	// Even though the VM was up before, its guest boots with the data of the next machine.
+	// The VM has booted before. Still, its guest boots with the user data of the next machine.
 	again := p.machine("m-1", nil)
 	p.ExpectProvisioned(again)
 	check.Equal(t, "provider ID", again.Spec.ProviderID, m.Spec.ProviderID)
 }
 
-// TestAGroupClaimsNothingUntilAllItsVMsAreThere (row 45) covers a group of three machines with two VMs. No VM is
-// claimed before there is a third.
+// TestAGroupClaimsNothingUntilAllItsVMsAreThere (row 45) covers a group of three machines and an inventory of two VMs.
+// The group claims no VM before there is a third.
 func TestAGroupClaimsNothingUntilAllItsVMsAreThere(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b")
@@ -216,7 +216,7 @@ func TestAGroupClaimsNothingUntilAllItsVMsAreThere(t *testing.T) {
 	check.Equal(t, "counts", p.inventory.Status.Claimed, int32(3))
 }
 
-// wake starts a pass over the inventory now, instead of in half a minute.
+// wake starts a pass for the inventory at once, instead of within 30 seconds.
 func wake(p *pool) {
 	p.T.Helper()
 	testsite.UpdateObject(p.Site, p.inventory, func(i *infrav1alpha1.OLVMInventory) {
@@ -224,8 +224,8 @@ func wake(p *pool) {
 	})
 }
 
-// TestAVMWithoutAnAddressIsPassedOver (row 46) covers machines requiring an address on a network. The VM without one is
-// skipped with an event, and one replacement is claimed.
+// TestAVMWithoutAnAddressIsPassedOver (row 46) covers machines that need an address on a network. The scheduler skips a
+// VM without one, records an event, and claims another VM.
 func TestAVMWithoutAnAddressIsPassedOver(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b", "vm-c")
@@ -253,8 +253,8 @@ func TestAVMWithoutAnAddressIsPassedOver(t *testing.T) {
 	})
 }
 
-// TestAMachineSaysWhereItsVMComesFrom (row 42) has the API server reject machines mixing settings of an inventory VM
-// and of a new VM. It also rejects a change of the VM's source.
+// TestAMachineSaysWhereItsVMComesFrom (row 42) verifies that the API server rejects machines with settings for both an
+// inventory VM and a new VM. It also rejects a change of the VM's source.
 func TestAMachineSaysWhereItsVMComesFrom(t *testing.T) {
 	s := newSite(t, nil)
 	pooled := infrav1.OLVMMachineSpec{FromInventory: &infrav1.FromInventory{InventoryName: "lab"}}
@@ -319,7 +319,7 @@ func TestAMachineSaysWhereItsVMComesFrom(t *testing.T) {
 	check.Error(t, err, "spec.standby[0].count: Required value")
 }
 
-// TestAStandbyIsClaimedAndPoweredOff (row 49) keeps a standby VM, later claimed by a new machine.
+// TestAStandbyIsClaimedAndPoweredOff (row 49) reserves a standby VM. Later, a new machine gets this VM.
 func TestAStandbyIsClaimedAndPoweredOff(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b")
@@ -349,8 +349,8 @@ func TestAStandbyIsClaimedAndPoweredOff(t *testing.T) {
 	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})
 }
 
-// TestASteadyInventoryWritesNothing (row 50) runs fifty passes over an unchanged inventory. They write nothing, neither
-// to the engine nor to the API server.
+// TestASteadyInventoryWritesNothing (row 50) runs fifty passes for an unchanged inventory. They write neither to the
+// engine nor to the API server.
 func TestASteadyInventoryWritesNothing(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b")
@@ -383,7 +383,7 @@ func TestASteadyInventoryWritesNothing(t *testing.T) {
 		return err
 	}
 
-	// The suite's manager still writes: vm-a is starting.
+	// The manager of the suite still writes, because vm-a is starting.
 	p.Eventually("the last news of the VMs are written", func() error {
 		if err := look(); err != nil {
 			return err
@@ -408,7 +408,7 @@ func TestASteadyInventoryWritesNothing(t *testing.T) {
 	check.Equal(t, "generation observed", p.inventory.Status.Conditions[0].ObservedGeneration, p.inventory.Generation)
 }
 
-// TestAPausedInventorySaysSo verifies the conditions of a paused inventory, and of its VMs.
+// TestAPausedInventorySaysSo covers the conditions of a paused inventory and of its VMs.
 func TestAPausedInventorySaysSo(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a")
@@ -445,8 +445,8 @@ func TestAPausedInventorySaysSo(t *testing.T) {
 	p.ExpectCondition(p.inventory, clusterv1.PausedCondition, "False/NotPaused")
 }
 
-// TestAnInventoryReportsEachReason (row 55) covers each reason of inventories and their machines reachable in this
-// suite. e2e/reliability covers the reasons of an unreachable engine. Each condition carries the object's generation.
+// TestAnInventoryReportsEachReason (row 55) covers the reasons of inventories and their machines. e2e/reliability
+// covers the reasons of an unreachable engine. Each condition carries the object's generation.
 func TestAnInventoryReportsEachReason(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a")
@@ -495,8 +495,8 @@ func TestAnInventoryReportsEachReason(t *testing.T) {
 	expect(wrong, infrav1.ScheduledCondition, "Unknown/WaitingForEngine")
 }
 
-// TestClaimsOfMachinesThatAreGone covers claims of missing machines. A VM never used becomes free by itself. A VM with
-// the machine's mark stays claimed until a user releases it.
+// TestClaimsOfMachinesThatAreGone covers claims of machines that no longer exist. An unused VM becomes available again.
+// A VM with the machine's mark stays claimed until a user releases it.
 func TestClaimsOfMachinesThatAreGone(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a", "vm-b")
@@ -529,7 +529,7 @@ func TestClaimsOfMachinesThatAreGone(t *testing.T) {
 	check.Equal(t, "it has another disk", p.disk("vm-b") != disk, true)
 }
 
-// TestRetainedVMsStayAsTheyAre covers an inventory with retained disks of former nodes.
+// TestRetainedVMsStayAsTheyAre covers an inventory that retains the disks of former nodes.
 func TestRetainedVMsStayAsTheyAre(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a")
@@ -551,8 +551,8 @@ func TestRetainedVMsStayAsTheyAre(t *testing.T) {
 	p.expectPhases(map[string]string{"vm-a": "Available"})
 }
 
-// TestAClaimIsFoundAgainInTheEngine deletes the management cluster's record of a claim, like a restore from an older
-// backup. The machine keeps its VM, and nobody else gets it.
+// TestAClaimIsFoundAgainInTheEngine deletes the management cluster's record of a claim, as a restore from an older
+// backup does. The machine keeps its VM, and nobody else gets it.
 func TestAClaimIsFoundAgainInTheEngine(t *testing.T) {
 	t.Parallel()
 	p := newPool(t, "vm-a")

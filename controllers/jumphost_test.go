@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/userdataserver"
 )
 
-// withJumpHost returns a site with a jump host and an engine user for it.
+// withJumpHost returns a site with a jump host and a separate user of the engine for it.
 func withJumpHost(t *testing.T, keys ...string) *site {
 	t.Helper()
 	inventory := ovirtsim.DefaultInventory()
@@ -42,7 +42,7 @@ func withJumpHost(t *testing.T, keys ...string) *site {
 	return s
 }
 
-// host sends a request like the command host of a jump host, with the token of a support service's machine.
+// host sends the request that the command host sends on a jump host, with the token of a support service's machine.
 func (s *site) host(machine, method, path string) (int, string) {
 	s.T.Helper()
 	var secret corev1.Secret
@@ -125,7 +125,7 @@ func TestAJumpHostKnowsTheMachinesOfItsCluster(t *testing.T) {
 	check.Equal(t, "code of the console", code, http.StatusOK)
 	check.Contains(t, "console", console, "[virt-viewer]")
 
-	// It must not reboot machines outside its cluster.
+	// The jump host must not reboot machines other than nodes of its cluster.
 	code, said = s.host(jump, "POST", "/"+jump+"/reboot")
 	check.Equal(
 		t, "itself", fmt.Sprint(code, " ", said),
@@ -137,7 +137,7 @@ func TestAJumpHostKnowsTheMachinesOfItsCluster(t *testing.T) {
 	check.Equal(t, "a VM that is not marked", fmt.Sprint(code, " ", said),
 		"409 the VM of one is not marked as this machine's in the engine\n")
 
-	// It must never act as the manager.
+	// It must never use the credentials of the manager.
 	change(s, &corev1.Secret{ObjectMeta: s.NewMeta("jump-creds")}, func(secret *corev1.Secret) {
 		secret.Data["password"] = []byte("another")
 	})
@@ -146,8 +146,8 @@ func TestAJumpHostKnowsTheMachinesOfItsCluster(t *testing.T) {
 	check.Contains(t, "with another password", said, "engine refuses user \"jump@internal\"")
 }
 
-// TestAKeyThatIsNoneIsNamedByItsIndex rejects a jump host with invalid keys, because they would lock users out or let
-// others in.
+// TestAKeyThatIsNoneIsNamedByItsIndex verifies that a jump host with an invalid key is rejected. Invalid keys could
+// lock users out, or let others in.
 func TestAKeyThatIsNoneIsNamedByItsIndex(t *testing.T) {
 	public, _ := testssh.NewKey(t)
 	s := withJumpHost(t, public, "ssh-ed25519 nonsense")

@@ -19,7 +19,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestAnAllowListThatIsEmptiedIsRefused removes the last namespace, in the ways common for users and templates.
+// TestAnAllowListThatIsEmptiedIsRefused removes the last namespace of an identity, in the ways common for users and
+// templates.
 func TestAnAllowListThatIsEmptiedIsRefused(t *testing.T) {
 	s := newSite(t, nil)
 	identity := &infrav1alpha1.OLVMClusterIdentity{
@@ -75,14 +76,14 @@ func TestALiveClusterStaysInItsDataCenter(t *testing.T) {
 	s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "True/"+infrav1.EngineAvailableReason)
 	check.Error(t, suite.client.Patch(t.Context(), s.OLVM.DeepCopy(), other, client.DryRunAll), refused)
 
-	// The engine may get another URL, because its UUID identifies it. The status is written as before.
+	// serverURL may change, because the UUID of an engine identifies it.
 	url := client.RawPatch(types.MergePatchType,
 		[]byte(`{"spec":{"olvmOvirtAPIServer":{"serverURL":"https://new.example.com/ovirt-engine"}}}`))
 	check.Error(t, suite.client.Patch(t.Context(), s.OLVM.DeepCopy(), url, client.DryRunAll), "")
 }
 
-// TestAVMThatOthersMadeIsNeverTheManagersToDelete has a user add or remove the record of a VM's creation by the
-// manager.
+// TestAVMThatOthersMadeIsNeverTheManagersToDelete covers a user who adds or removes the record that the manager has
+// created a VM.
 func TestAVMThatOthersMadeIsNeverTheManagersToDelete(t *testing.T) {
 	s := newSite(t, nil)
 	const made = `{"spec":{"fromProvision":{"provisionName":"p","machineTemplateName":"t"}}}`
@@ -107,7 +108,8 @@ func TestAVMThatOthersMadeIsNeverTheManagersToDelete(t *testing.T) {
 	}
 }
 
-// TestATemplateHasNoProviderID covers a template naming a VM: all its machines would be that VM.
+// TestATemplateHasNoProviderID covers a template with the provider ID of a VM. All machines of the template would share
+// this VM.
 func TestATemplateHasNoProviderID(t *testing.T) {
 	s := newSite(t, nil)
 
@@ -123,8 +125,8 @@ func TestATemplateHasNoProviderID(t *testing.T) {
 	}
 }
 
-// TestOnlyTheManagerWritesClaims has several users write OLVMInventoryVMs: the manager, an administrator moving or
-// restoring clusters, the garbage collector, and users with all rights in the namespace.
+// TestOnlyTheManagerWritesClaims writes OLVMInventoryVMs as several users. These are the manager, an administrator who
+// moves or restores clusters, the garbage collector, and users with all rights in the namespace.
 func TestOnlyTheManagerWritesClaims(t *testing.T) {
 	s := newSite(t, nil)
 	grant(s, "admins", []string{"*"}, "tenant-admin")

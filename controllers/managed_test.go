@@ -21,21 +21,21 @@ func managedByOthers(_ *corev1.Secret, _ *corev1.ConfigMap, c *infrav1.OLVMClust
 	c.Annotations = map[string]string{clusterv1.ManagedByAnnotation: "other"}
 }
 
-// provideManaged stands in for the other controller: it reports provisioned infrastructure.
+// provideManaged stands in for the other controller, and reports that the infrastructure is provisioned.
 func provideManaged(s *site) {
 	s.T.Helper()
 	s.OLVM.Status.Initialization.Provisioned = ptr.To(true)
 	s.UpdateStatus(s.OLVM)
 }
 
-// withRange gives a machine an address from a range of two.
+// withRange gives a machine a range of two addresses.
 func withRange(spec *infrav1.OLVMMachineSpec) {
 	spec.VirtualMachine.Network.IPv4 = &infrav1.IPv4Network{
 		Subnet: "10.0.0.0/24", IPAddresses: []string{"10.0.0.60-10.0.0.61"},
 	}
 }
 
-// TestMachinesOfAClusterThatOthersManageHaveTheirAddressesAlone covers two namespaces with the same ranges on one
+// TestMachinesOfAClusterThatOthersManageHaveTheirAddressesAlone covers two namespaces that use the same range on one
 // engine.
 func TestMachinesOfAClusterThatOthersManageHaveTheirAddressesAlone(t *testing.T) {
 	s := newSite(t, managedByOthers)

@@ -23,8 +23,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// networkedInventory adds a network with a DHCP server and a router advertising a prefix. The default network has
-// neither, as on OLVM.
+// networkedInventory returns the default inventory and one more network. This network has a DHCP server, and a router
+// that advertises a prefix. The default network has neither, as on OLVM.
 func networkedInventory() ovirtsim.Inventory {
 	inventory := ovirtsim.DefaultInventory()
 	dc := &inventory.DataCenters[0]
@@ -87,7 +87,7 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 		ask       func(*infrav1.OLVMMachineSpec)
 		nics      []string
 		dns       string
-		addresses string // SLAAC stands for the address the first interface derives from its MAC address
+		addresses string // SLAAC stands for the address that the first interface derives from its MAC address
 	}{
 		"dual stack with lists, DNS and domains": {func(s *infrav1.OLVMMachineSpec) {
 			n := &s.VirtualMachine.Network
@@ -222,7 +222,7 @@ func TestGuestsGetTheNetworkThatTheirMachinesAskFor(t *testing.T) {
 	}
 }
 
-// TestAddressesOfAnIPAMProvider stands in for the provider of an InClusterIPPool.
+// TestAddressesOfAnIPAMProvider simulates the provider of an InClusterIPPool.
 func TestAddressesOfAnIPAMProvider(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.CreateMachine("one", func(spec *infrav1.OLVMMachineSpec) {
@@ -270,7 +270,7 @@ func TestAddressesOfAnIPAMProvider(t *testing.T) {
 		t.Errorf("the status has %s", ips(m))
 	}
 
-	// The machine and its claims are deleted, but the claims not before the VM.
+	// A deletion of the machine also deletes its claims, but only after the VM.
 	held := make(chan bool)
 	err := s.Sim.Inject(ovirtsim.Fault{Method: "DELETE", Path: "/api/vms/[^/]*$", Status: 503, Count: 3})
 	if err != nil {
@@ -424,7 +424,8 @@ func TestAMachineThatRunsOutlivesItsProfile(t *testing.T) {
 		t.Errorf("the machine has %s", ips(m))
 	}
 
-	// Delete its record, too, while others allocate addresses: the engine still knows the VM's addresses.
+	// Delete the record of its addresses, too, while other machines allocate addresses. The engine still has the
+	// addresses of the VM.
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {
 		c.Spec.IPProfiles = []infrav1.IPProfile{
 			{

@@ -25,8 +25,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// workloadServer is a second kube-apiserver, in the role of the workload cluster. The first test in need of it starts
-// it, and all tests share it. Their machines need unique names.
+// workloadServer is a second kube-apiserver, in the role of the workload cluster. The first test that needs it starts
+// it, and all tests share it. The machines of these tests need unique names.
 type workloadServer struct {
 	env        *envtest.Environment
 	config     *rest.Config
@@ -71,7 +71,7 @@ func startWorkloadServer() (*workloadServer, error) {
 
 var workloadOnce = sync.OnceValues(startWorkloadServer)
 
-// workload gives the site's Cluster a workload cluster.
+// workload creates the kubeconfig Secret of the site's Cluster, and returns its workload cluster.
 func (s *site) workload() *workloadServer {
 	s.T.Helper()
 	w, err := workloadOnce()
@@ -89,7 +89,7 @@ func (s *site) workload() *workloadServer {
 	return w
 }
 
-// as returns a client of a node's kubelet.
+// as returns a client with the identity of a node's kubelet.
 func (w *workloadServer) as(t *testing.T, node string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(w.config)
@@ -246,7 +246,7 @@ func TestServingCertificatesOfMachinesAreApprovedAndOthersAreLeftAlone(t *testin
 	m := s.CreateMachine("csr-one", nil)
 	kubelet := w.as(t, m.Name)
 
-	// A request before the machine has an address waits, and is not denied.
+	// A request waits until the machine has an address. It is not denied.
 	early := testcsr.CSR(t, m.Name, testcsr.NewRequest(m.Name, "10.0.0.10"))
 	if err := kubelet.Create(ctx, early); err != nil {
 		t.Fatal(err)

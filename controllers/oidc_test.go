@@ -22,8 +22,8 @@ func (s *site) authoritySecret(name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: s.NewMeta(name), Data: map[string][]byte{"tls.crt": certPEM, "tls.key": keyPEM}}
 }
 
-// TestAnIssuerGetsItsConnectorsAndCertificate (row 54) provides a VM running Dex with its connectors and a certificate
-// of the tenant's authority. e2e/guestnet proves that kube-apiserver accepts its tokens.
+// TestAnIssuerGetsItsConnectorsAndCertificate (row 54) checks the configuration of a VM that runs Dex: its connectors,
+// and a certificate of the tenant's authority. e2e/guestnet proves that kube-apiserver accepts its tokens.
 func TestAnIssuerGetsItsConnectorsAndCertificate(t *testing.T) {
 	s := newSite(t, nil)
 	s.support(infrav1alpha1.OLVMSupportServicesSpec{OIDC: &infrav1alpha1.SupportOIDC{
@@ -70,7 +70,7 @@ func TestAnIssuerGetsItsConnectorsAndCertificate(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "the certificate stays", again, first)
 
-	// Another authority means another certificate.
+	// After a change of the authority, the VM gets another certificate.
 	other := s.authoritySecret("other-ca")
 	s.Create(other)
 	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) { of.Spec.OIDC.CASecretName = "other-ca" })

@@ -15,7 +15,7 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 )
 
-// template creates an OLVMMachineTemplate. spoil may change it.
+// template creates an OLVMMachineTemplate. spoil may edit it before.
 func (s *site) template(name string, spoil func(*infrav1.OLVMMachineTemplate)) *infrav1.OLVMMachineTemplate {
 	s.T.Helper()
 	template := &infrav1.OLVMMachineTemplate{ObjectMeta: s.NewMeta(name)}
@@ -96,7 +96,8 @@ func TestATemplateOfAPausedClusterIsWrittenWhenItGoesOn(t *testing.T) {
 	change(s, s.Cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = &paused })
 	var template *infrav1.OLVMMachineTemplate
 	s.Eventually("the controller sees that the cluster is paused", func() error {
-		// Its cache may be behind. The first template then gets a status, and the loop tries another.
+		// The controller's cache may be stale. Then the first template gets a status, and the loop tries another
+		// template.
 		if template != nil {
 			s.Delete(template)
 			s.ExpectGone(template)

@@ -19,7 +19,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
 )
 
-// passes counts the controllers' passes over each object, so a test can tell when a controller has had its chance.
+// passes counts the passes of the controllers for each object. So a test knows when a controller has seen an object.
 type passes struct {
 	mu           sync.Mutex
 	begun, ended map[string]int // by controller and object
@@ -48,7 +48,7 @@ func (p *passes) note(count *map[string]int, name string, of client.ObjectKey) {
 	(*count)[name+" "+of.String()]++
 }
 
-// of returns the number of passes over an object: begun and ended.
+// of returns the numbers of passes for an object that have begun and ended.
 func (p *passes) of(name string, object client.ObjectKey) (begun, ended int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +79,7 @@ func (q *countedQueue) Done(request reconcile.Request) {
 	q.passes.note(&q.passes.ended, q.name, request.NamespacedName)
 }
 
-// touch starts a pass over an object.
+// touch starts a pass for an object.
 func touch(t *testing.T, o client.Object) {
 	t.Helper()
 	change := fmt.Sprintf(`{"metadata":{"annotations":{"test/touched":"%d"}}}`, suite.touches.Add(1))
@@ -88,8 +88,8 @@ func touch(t *testing.T, o client.Object) {
 	)
 }
 
-// letPass waits for a whole pass over an object, begun after all earlier writes are visible to its controller. A test
-// may then rely on the absence of an effect.
+// letPass waits for a whole pass for an object. The pass begins after the controller's cache has all earlier writes. If
+// nothing has changed then, a test knows that nothing will.
 func letPass(t *testing.T, o client.Object) {
 	t.Helper()
 	kind, err := apiutil.GVKForObject(o, suite.client.Scheme())

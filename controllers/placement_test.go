@@ -80,7 +80,7 @@ func (s *site) expectGroup(name string, hard bool, members ...string) {
 	})
 }
 
-// look starts a pass over the cluster now.
+// look starts a pass for the OLVMCluster at once.
 func (s *site) look() {
 	s.T.Helper()
 	s.looks++
@@ -89,8 +89,8 @@ func (s *site) look() {
 	})
 }
 
-// expectLooking is like Expect for the cluster's view of the engine. It starts pass after pass, because the host list
-// is cached for some seconds.
+// expectLooking waits for a condition of the OLVMCluster. It starts one pass after another, because the controller
+// caches the list of hosts for some seconds.
 func (s *site) expectLooking(conditionType, want string) {
 	s.T.Helper()
 	s.Eventually(conditionType, func() error {
@@ -161,7 +161,8 @@ func TestThreeControlPlanesOnThreeHostsAreKeptApart(t *testing.T) {
 	s.ExpectCondition(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	before, boots := s.OLVM.Status.AffinityGroups, s.boots()
 
-	// A fourth machine, as during a rollout, makes the group soft. Deleting an old machine makes it hard again.
+	// A fourth machine, as during a rollout, ends the enforcement of the group. The deletion of an old machine enforces
+	// it again.
 	fourth := s.controlPlane("cp-4", "", nil)
 	s.ExpectProvisioned(fourth)
 	message := s.ExpectCondition(s.OLVM, infrav1.AffinitySatisfiedCondition, "False/"+infrav1.InsufficientHostsReason)
@@ -302,7 +303,7 @@ func TestAGroupThatWasDeletedIsMadeAgainWithItsMembers(t *testing.T) {
 	s.expectGroup("workers", true, "one")
 	s.ExpectProvisioned(m)
 
-	// A VM removed from its group is put back.
+	// If someone removes a VM from its group, the manager adds it again.
 	s.ExpectCondition(s.OLVM, infrav1.AffinitySatisfiedCondition, "True/"+infrav1.AffinitySatisfiedReason)
 	status = s.OLVM.Status.AffinityGroups
 	group := status[0]
@@ -345,7 +346,7 @@ func TestGroupsCanBeTurnedOffAndTheDeletionNeedsNoEngineThen(t *testing.T) {
 		t.Errorf("the engine has %d affinity groups, status.terraform %+v", n, s.OLVM.Status.Terraform)
 	}
 
-	// A removed list means the default again.
+	// Without the list, the default applies again.
 	err := suite.client.Patch(context.Background(), s.OLVM,
 		client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"affinityGroups":null}}`)))
 	if err != nil {
@@ -363,7 +364,8 @@ func TestGroupsCanBeTurnedOffAndTheDeletionNeedsNoEngineThen(t *testing.T) {
 		return nil
 	})
 
-	// Disabled again: the machine leaves, the group loses its rule, and is deleted with the cluster.
+	// Disable the groups again: the machine leaves the group, and the group loses its rule. The group is deleted with
+	// the cluster.
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) { c.Spec.AffinityGroups = []infrav1.AffinityGroup{} })
 	s.expectGroup("workers", false)
 	s.ExpectProvisioned(m)
@@ -385,7 +387,7 @@ func TestAClusterThatIsManagedElsewhereIsNotTouched(t *testing.T) {
 	s.OLVM.Status.Initialization.Provisioned = ptr.To(true)
 	s.UpdateStatus(s.OLVM)
 	before := s.OLVM.DeepCopy()
-	m := s.CreateMachine("one", nil) // wakes the OLVMCluster too, like the Secret
+	m := s.CreateMachine("one", nil) // wakes the OLVMCluster, too, as a change of the Secret does
 	s.ExpectProvisioned(m)
 	change(s, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "creds"},
@@ -495,7 +497,7 @@ func TestMachinesLandInTheirFailureDomains(t *testing.T) {
 		t.Errorf("the message does not name the domains: %s", message)
 	}
 
-	// A second machine does not fit into a domain with one host: the group must be soft for it.
+	// A second machine does not fit into a domain with one host, unless the group is not enforced.
 	again := s.controlPlane("cp-a2", "a", nil)
 	s.ExpectProvisioned(again)
 	if hosts := s.hostsOf("cp-a2"); hosts["cp-a2"] != "host-2" {
@@ -575,7 +577,7 @@ func TestALostStateOfGroupsIsRebuiltAndNothingIsLeft(t *testing.T) {
 		return nil
 	})
 
-	// Lose it again, without a pass before the deletion: the mark is enough.
+	// Delete the state again, without a pass before the deletion. The owner mark is enough to find the group.
 	s.Delete(m)
 	s.ExpectGone(m)
 	change(s, s.OLVM, func(c *infrav1.OLVMCluster) {

@@ -22,7 +22,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
-// template creates an OLVMMachineTemplate of the site's machines; change may edit its spec.
+// template creates an OLVMMachineTemplate of the site's machines. change may edit its spec.
 func (p *pool) template(name string, change func(*infrav1.OLVMMachineSpec)) {
 	p.T.Helper()
 	out := &infrav1.OLVMMachineTemplate{ObjectMeta: p.NewMeta(name)}
@@ -40,7 +40,7 @@ func (p *pool) provision(provisions ...infrav1alpha1.InventoryProvision) {
 	testsite.UpdateObject(p.Site, p.inventory, func(i *infrav1alpha1.OLVMInventory) { i.Spec.Provision = provisions })
 }
 
-// newProvision returns an inventory creating count VMs from a template of small VMs.
+// newProvision returns an inventory that creates count VMs from a template of small VMs.
 func newProvision(t *testing.T, count int32) *pool {
 	t.Helper()
 	p := newPool(t)
@@ -50,7 +50,7 @@ func newProvision(t *testing.T, count int32) *pool {
 	return p
 }
 
-// available returns the phases of an inventory with these VMs, all claimable.
+// available returns the phases of an inventory in which all of these VMs are available.
 func available(names ...string) map[string]string {
 	out := map[string]string{}
 	for _, name := range names {
@@ -188,7 +188,7 @@ func (p *pool) expectNoMarks() {
 	})
 }
 
-// TestProvisionedVMsAreKeptAtCount deletes VMs in the engine, and lowers and raises the inventory's count.
+// TestProvisionedVMsAreKeptAtCount deletes VMs in the engine, and decreases and increases the count of the inventory.
 func TestProvisionedVMsAreKeptAtCount(t *testing.T) {
 	skipProved(t, "TestPlanProvision of internal/inventory")
 	t.Parallel()
@@ -230,7 +230,7 @@ func TestProvisionedVMsAreKeptAtCount(t *testing.T) {
 	})
 }
 
-// TestAProvisionedVMIsMadeAgainAfterItsMachine verifies that no machine boots the disk of another.
+// TestAProvisionedVMIsMadeAgainAfterItsMachine verifies that no machine boots from the disk of another machine.
 func TestAProvisionedVMIsMadeAgainAfterItsMachine(t *testing.T) {
 	t.Parallel()
 	p := newProvision(t, 1)
@@ -252,9 +252,9 @@ func TestAProvisionedVMIsMadeAgainAfterItsMachine(t *testing.T) {
 	p.expectNoMarks()
 }
 
-// TestAPoolThatIsMovedAwayIsNotListedAgain deletes the objects of an inventory in the source management cluster of a
-// move. The Cluster is deleted before the inventory, and the inventory could find its VMs without objects. clusterctl
-// move removes finalizers after the deletion. Finalizers removed earlier are not restored.
+// TestAPoolThatIsMovedAwayIsNotListedAgain deletes the objects of an inventory in the source cluster of clusterctl
+// move. The Cluster is deleted before the inventory, so a pass may find VMs without objects. It must not create these
+// objects again. clusterctl move removes finalizers after the deletion. The manager must not add them again.
 func TestAPoolThatIsMovedAwayIsNotListedAgain(t *testing.T) {
 	t.Parallel()
 	p := newProvision(t, 1)
@@ -312,7 +312,7 @@ func (p *pool) expectMemory(name string, want int64) {
 	})
 }
 
-// TestProvisionSaysWhatIsWrong covers conditions naming the invalid field, and the progress after its correction.
+// TestProvisionSaysWhatIsWrong covers conditions that name the invalid field, and the progress after its correction.
 func TestProvisionSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
@@ -355,8 +355,8 @@ func TestProvisionSaysWhatIsWrong(t *testing.T) {
 	p.expectPhases(available("lab-small-0", "lab-small-1"))
 }
 
-// TestAProvisionedVMThatOthersHaveStays has another management cluster claim a VM in the engine. The VM does not count
-// as surplus, and is not deleted with its object before the claim ends.
+// TestAProvisionedVMThatOthersHaveStays covers a VM that another management cluster has claimed in the engine. The VM
+// does not count as surplus. A deletion of its object deletes the VM only after the claim ends.
 func TestAProvisionedVMThatOthersHaveStays(t *testing.T) {
 	t.Parallel()
 	p := newProvision(t, 1)
@@ -383,7 +383,8 @@ func TestAProvisionedVMThatOthersHaveStays(t *testing.T) {
 	p.expectNoVMs()
 }
 
-// TestProvisionLeavesVMsOfOthersAlone covers engine VMs with the next names of the inventory: it uses other names.
+// TestProvisionLeavesVMsOfOthersAlone covers VMs of others with the names that the inventory would use next. The
+// inventory uses other names.
 func TestProvisionLeavesVMsOfOthersAlone(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)
@@ -398,7 +399,7 @@ func TestProvisionLeavesVMsOfOthersAlone(t *testing.T) {
 	check.Equal(t, "the VM", left["lab-small-0"].ID, foreign.String())
 }
 
-// TestAHalfMadeVMThatIsDeletedIsMadeAgain has someone delete the VM of a failed run in the engine.
+// TestAHalfMadeVMThatIsDeletedIsMadeAgain deletes the VM of a failed run in the engine.
 func TestAHalfMadeVMThatIsDeletedIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	p := newPool(t)

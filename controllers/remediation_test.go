@@ -49,7 +49,7 @@ func (s *site) setHealth(name string, healthy bool) *clusterv1.Machine {
 	return machine
 }
 
-// remediate creates the OLVMRemediation of a Machine, like a MachineHealthCheck.
+// remediate creates the OLVMRemediation of a Machine, as a MachineHealthCheck does.
 func (s *site) remediate(machine *clusterv1.Machine) *infrav1alpha1.OLVMRemediation {
 	s.T.Helper()
 
@@ -163,7 +163,7 @@ func TestOnlyAnUnhealthyMachineOfOursIsRebooted(t *testing.T) {
 	s.Delete(forged)
 	s.ExpectGone(forged)
 
-	// A tenant writes the ID of another VM, or an administrator removes our mark: both look the same.
+	// A tenant may write the ID of another VM, or an administrator may remove the owner mark. Both look the same.
 	vm, err := s.NewSession().FetchVM(context.Background(), engine.ID(s.Sim.ListVMs()[0].ID))
 	check.Error(t, err, "")
 	_, err = s.NewSession().UpdateVM(context.Background(), vm.ID, &engine.VM{Comment: ptr.To("somebody's")})

@@ -28,10 +28,11 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// This file has acceptance rows to the letter. The tests of their parts are cheaper, and run with each change.
+// This file tests some rows of docs/develop/acceptance.md exactly as they are written. Cheaper tests of their parts run
+// with each change.
 
-// TestEightMachinesFillThreeRangesAndTheNinthWaits (row 2) has a block, an address and a range. Eight machines get
-// eight addresses, and the ninth gets that of a deleted machine.
+// TestEightMachinesFillThreeRangesAndTheNinthWaits (row 2) uses a block, an address and a range. Eight machines get
+// eight addresses. The ninth machine gets the address of a deleted machine.
 func TestEightMachinesFillThreeRangesAndTheNinthWaits(t *testing.T) {
 	skipProved(t, "TestAnAddressPoolThatIsExhausted of controllers/machine")
 
@@ -66,7 +67,7 @@ func TestEightMachinesFillThreeRangesAndTheNinthWaits(t *testing.T) {
 }
 
 // TestAVMThatHangsInItsShutdownIsRemovedAndNamesakesStay (row 30) deletes a machine while its guest ignores the
-// shutdown that a person has asked for. VMs with similar names are somebody else's.
+// shutdown that a user has requested. VMs with similar names belong to others, and must stay.
 func TestAVMThatHangsInItsShutdownIsRemovedAndNamesakesStay(t *testing.T) {
 	testenv.SkipInShort(t, "repeats TestAForeignVMOfOurNameIsNotTouched with a guest that hangs")
 
@@ -98,7 +99,7 @@ func TestAVMThatHangsInItsShutdownIsRemovedAndNamesakesStay(t *testing.T) {
 	check.Equal(t, "VMs", left, foreign)
 }
 
-// TestTheHostLabelOfAClaimedVMFollowsItsMigration (row 43) empties the host of a claimed VM.
+// TestTheHostLabelOfAClaimedVMFollowsItsMigration (row 43) moves all VMs off the host of a claimed VM.
 func TestTheHostLabelOfAClaimedVMFollowsItsMigration(t *testing.T) {
 	skipProved(t, "TestAnInventoryListsItsVMsWithTheirHosts of internal/inventory")
 	t.Parallel()
@@ -141,7 +142,7 @@ func TestTheHostLabelOfAClaimedVMFollowsItsMigration(t *testing.T) {
 	p.Eventually("the label names the new host", labeled)
 }
 
-// runsOfTerraform returns the number of processes of Terraform below a folder.
+// runsOfTerraform returns the number of Terraform processes with a working directory below a folder.
 func runsOfTerraform(below string) int32 {
 	var count int32
 
@@ -159,7 +160,7 @@ func runsOfTerraform(below string) int32 {
 	return count
 }
 
-// countRuns counts the processes of Terraform until the test ends. It returns the largest number at one time.
+// countRuns counts the Terraform processes until the test ends. The result is the largest number at one time so far.
 func countRuns(t *testing.T) *atomic.Int32 {
 	t.Helper()
 	most := &atomic.Int32{}
@@ -229,7 +230,7 @@ func (s *site) addCluster(name, endpoint string) []*infrav1.OLVMMachine {
 	return out
 }
 
-// countReady reads machines, and returns the number of those that are ready.
+// countReady reads the machines, and returns the number of ready ones.
 func (s *site) countReady(machines []*infrav1.OLVMMachine) (int, error) {
 	ready := 0
 
@@ -246,8 +247,8 @@ func (s *site) countReady(machines []*infrav1.OLVMMachine) (int, error) {
 	return ready, nil
 }
 
-// TestTenClustersAtASlowEngineShareItsRunsAndAddresses (row 32) makes 10 clusters of 4 machines at once, at an engine
-// that takes half a second for each request. The suite's manager runs 4 processes of Terraform at most.
+// TestTenClustersAtASlowEngineShareItsRunsAndAddresses (row 32) creates 10 clusters of 4 machines at once. Their engine
+// takes half a second for each request. The manager of the suite runs at most 4 Terraform processes.
 func TestTenClustersAtASlowEngineShareItsRunsAndAddresses(t *testing.T) {
 	testenv.SkipInShort(t, "makes forty machines at an engine that answers slowly")
 
@@ -261,7 +262,7 @@ func TestTenClustersAtASlowEngineShareItsRunsAndAddresses(t *testing.T) {
 		machines = append(machines, s.addCluster(fmt.Sprintf("c%d", i), fmt.Sprintf("10.0.0.%d", 100+i))...)
 	}
 
-	for ready := 0; ready < len(machines); { // each next machine has a limit of its own
+	for ready := 0; ready < len(machines); { // each machine has a time limit of its own
 		s.Eventually("another machine is ready", func() error {
 			now, err := s.countReady(machines)
 			if err != nil || now <= ready {
@@ -297,8 +298,8 @@ func TestTenClustersAtASlowEngineShareItsRunsAndAddresses(t *testing.T) {
 	}
 }
 
-// TestAHostedControlPlaneGivesTheEndpoint has a control plane in pods, as those of Kamaji and k0smotron. The
-// OLVMCluster names no endpoint, and its workers wait for none of its own.
+// TestAHostedControlPlaneGivesTheEndpoint covers a control plane in pods, as with Kamaji and k0smotron. The OLVMCluster
+// gets its endpoint from the Cluster.
 func TestAHostedControlPlaneGivesTheEndpoint(t *testing.T) {
 	testenv.SkipInShort(t, "makes a machine for an endpoint that comes late")
 

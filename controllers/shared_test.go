@@ -21,8 +21,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// shareWith creates a second Cluster naming the OLVMCluster of the site, and makes it an owner, like Cluster API. Both
-// Clusters then have Cluster API's finalizer.
+// shareWith creates a second Cluster that names the OLVMCluster of the site, and makes it an owner, as Cluster API
+// does. Both Clusters then have Cluster API's finalizer.
 func (s *site) shareWith(name string) *clusterv1.Cluster {
 	s.T.Helper()
 	second := &clusterv1.Cluster{ObjectMeta: s.NewMeta(name), Spec: *s.Cluster.Spec.DeepCopy()}
@@ -47,7 +47,7 @@ func (s *site) shareWith(name string) *clusterv1.Cluster {
 	return second
 }
 
-// own makes a Cluster an owner of an OLVMCluster, like Cluster API. The label gets the name of the latest owner.
+// own makes a Cluster an owner of an OLVMCluster, as Cluster API does. The label gets the name of the latest owner.
 func (s *site) own(c *infrav1.OLVMCluster, owner *clusterv1.Cluster) {
 	s.T.Helper()
 	change(s, c, func(c *infrav1.OLVMCluster) {
@@ -58,7 +58,7 @@ func (s *site) own(c *infrav1.OLVMCluster, owner *clusterv1.Cluster) {
 	})
 }
 
-// letGo deletes a Cluster without its infrastructure.
+// letGo deletes a Cluster, but not its infrastructure.
 func (s *site) letGo(c *clusterv1.Cluster) {
 	s.T.Helper()
 	ctx := context.Background() // also used for cleanup
@@ -83,7 +83,7 @@ func (s *site) machineOf(cluster, name, addresses string) *infrav1.OLVMMachine {
 	})
 }
 
-// giveOwnOLVMCluster follows the remedy: the Cluster names an OLVMCluster of its own.
+// giveOwnOLVMCluster follows the remedy of the message: it makes the Cluster name an OLVMCluster of its own.
 func (s *site) giveOwnOLVMCluster(second *clusterv1.Cluster, host string) *infrav1.OLVMCluster {
 	s.T.Helper()
 	own := &infrav1.OLVMCluster{ObjectMeta: s.NewMeta(second.Name), Spec: *s.OLVM.Spec.DeepCopy()}
@@ -104,7 +104,7 @@ func (s *site) expectRefused(c *infrav1.OLVMCluster, why string) {
 	check.Contains(s.T, "the refusal", fmt.Sprint(err), why)
 }
 
-// expectDeletable deletes an OLVMCluster as soon as this is allowed, like Cluster API.
+// expectDeletable deletes an OLVMCluster as soon as this is allowed, as Cluster API does.
 func (s *site) expectDeletable(c *infrav1.OLVMCluster) {
 	s.T.Helper()
 	s.Eventually("the deletion is not refused", func() error {
@@ -121,8 +121,8 @@ func (s *site) expectHealed(c *infrav1.OLVMCluster) {
 
 const sharedBy = "False/" + infrav1.SharedByClustersReason
 
-// TestASecondClusterOfAnOLVMClusterGetsNoVM has a second Cluster name the OLVMCluster of a running cluster, and follows
-// the remedy in the conditions. The second Cluster then gets its machine, and can be deleted.
+// TestASecondClusterOfAnOLVMClusterGetsNoVM makes a second Cluster name the OLVMCluster of a running cluster, and
+// follows the remedy in the conditions. The second Cluster then gets its machine, and can be deleted.
 func TestASecondClusterOfAnOLVMClusterGetsNoVM(t *testing.T) {
 	s := newSite(t, nil)
 	first := s.machineOf("demo", "first", "10.0.0.10-10.0.0.12")
@@ -154,7 +154,7 @@ func TestASecondClusterOfAnOLVMClusterGetsNoVM(t *testing.T) {
 	own := s.giveOwnOLVMCluster(second, "10.0.0.6")
 	s.expectHealed(s.OLVM)
 
-	// Cluster API has given it the first cluster's endpoint. Its nodes would take over that address.
+	// Cluster API has given the second Cluster the endpoint of the first one. Its nodes would take over that address.
 	s.ExpectCondition(own, infrav1.EndpointConfiguredCondition, "False/"+infrav1.EndpointsDifferReason)
 	s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.WaitingForClusterInfrastructureReason)
 	check.Equal(t, "VMs", s.Sim.Summarize().VMs, 2)
@@ -213,7 +213,8 @@ func TestASharedOLVMClusterIsProtectedWhileItIsPaused(t *testing.T) {
 	s.expectRefused(s.OLVM, message)
 }
 
-// TestTheFirstClusterOfASharedOLVMClusterIsDeleted follows the remedy. It is the same if the first Cluster is deleted.
+// TestTheFirstClusterOfASharedOLVMClusterIsDeleted follows the remedy after the first Cluster is deleted. The remedy
+// stays the same.
 func TestTheFirstClusterOfASharedOLVMClusterIsDeleted(t *testing.T) {
 	s := newSite(t, nil)
 	second := s.shareWith("two")
@@ -239,7 +240,7 @@ func TestASharedOLVMClusterPassesToTheOneThatStillNamesIt(t *testing.T) {
 	s.ExpectProvisioned(m)
 }
 
-// TestASharedOLVMClusterGoesWithAllThatNameIt deletes all Clusters, in each possible order.
+// TestASharedOLVMClusterGoesWithAllThatNameIt deletes all Clusters that name an OLVMCluster, in each possible order.
 func TestASharedOLVMClusterGoesWithAllThatNameIt(t *testing.T) {
 	for name, end := range map[string]func(s *site, second *clusterv1.Cluster){
 		"both Clusters": func(s *site, second *clusterv1.Cluster) {

@@ -23,8 +23,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 )
 
-// ofTheSimulator holds the variables without default in the shipped templates. Guests of the simulator have loopback
-// addresses.
+// ofTheSimulator has values for the variables without a default in the shipped templates. Guests of the simulator have
+// loopback addresses.
 var ofTheSimulator = map[string]string{
 	"CLUSTER_DOMAIN": "dns.example.com", "CLUSTER_NAME": "shipped", "NAMESPACE": "shipped",
 	"INGRESS_VIRTUAL_IP": "127.20.1.6",
@@ -45,7 +45,7 @@ var ofTheSimulator = map[string]string{
 	"SERVICE_ADDRESSES": "127.20.1.200-127.20.1.209",
 }
 
-// shipped is a namespace without any objects yet.
+// shipped is the name of a namespace without any objects yet.
 const shipped = "shipped"
 
 func newShippedSite(t *testing.T) *site {
@@ -57,7 +57,7 @@ func newShippedSite(t *testing.T) *site {
 	return s
 }
 
-// TestTheAPIServerTakesTheTemplatesWithAddressesOfTheSimulator creates each of our objects of each flavor. A rule
+// TestTheAPIServerTakesTheTemplatesWithAddressesOfTheSimulator creates this provider's objects of each flavor. A rule
 // against loopback addresses would reject the clusters of the quick start.
 func TestTheAPIServerTakesTheTemplatesWithAddressesOfTheSimulator(t *testing.T) {
 	s := newShippedSite(t)
@@ -109,8 +109,8 @@ func TestTheAPIServerTakesTheManifestsOfSamplesAndDocs(t *testing.T) {
 // blocks matches the YAML blocks of a document.
 var blocks = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
 
-// expectTaken creates our objects in some YAML as a dry run, and returns their number. YAML without apiVersion shows
-// single fields. expectTaken merges them into an object of the kind.
+// expectTaken creates the objects of this provider in a YAML text as a dry run, and returns their number. A text
+// without apiVersion shows single fields. expectTaken merges them into an object of the kind.
 func (s *site) expectTaken(from string, content []byte) int {
 	s.T.Helper()
 	taken := 0
@@ -128,14 +128,14 @@ func (s *site) expectTaken(from string, content []byte) int {
 			check.Error(s.T, err, "")
 
 			if _, ok, _ := unstructured.NestedMap(shown.Object, "spec", "template", "spec", "fromInventory"); ok {
-				delete(base.Object, "spec") // it has no fields of a new VM
+				delete(base.Object, "spec") // a machine of an inventory has no fields of a new VM
 			}
 
 			merge(base.Object, shown.Object)
 
 			object = base
 		} else if objects, err := manifest.Read([]byte(document)); err == nil && len(objects) == 1 {
-			object = objects[0] // with numbers decoded like in an API server
+			object = objects[0] // its numbers are decoded as in an API server
 		}
 
 		mapping, err := s.Client.RESTMapper().RESTMapping(object.GroupVersionKind().GroupKind())
@@ -157,7 +157,7 @@ func (s *site) expectTaken(from string, content []byte) int {
 	return taken
 }
 
-// isOwn reports whether an object has one of our kinds, or one of Cluster API's known to the API server.
+// isOwn reports whether an object has a kind of this provider, or a kind of Cluster API that the API server has.
 func isOwn(object *unstructured.Unstructured) bool {
 	return strings.HasPrefix(object.GetKind(), "OLVM") && object.Object["spec"] != nil ||
 		strings.HasPrefix(object.GetAPIVersion(), "cluster.x-k8s.io/")

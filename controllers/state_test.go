@@ -16,8 +16,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
 )
 
-// TestTheStateOfAMachineThatIsLetGoGoesToo follows the remedy for keeping a VM: it removes its machine's finalizer. The
-// garbage collector, not running here, and the deletion of a namespace delete the state before or after.
+// TestTheStateOfAMachineThatIsLetGoGoesToo follows the remedy to keep a VM: it removes the finalizer of the machine.
+// The state may be deleted before or after that, by the garbage collector or with the namespace. The test deletes it,
+// because no garbage collector runs here.
 func TestTheStateOfAMachineThatIsLetGoGoesToo(t *testing.T) {
 	s := newSite(t, nil)
 
@@ -74,7 +75,8 @@ func TestTheStateOfAMachineThatIsThereStays(t *testing.T) {
 	check.Equal(t, "states", len(s.ListStates()), 0)
 }
 
-// TestAStateThatIsRestoredBeforeItsObjectStays covers a Secret with an owner unknown to the garbage collector.
+// TestAStateThatIsRestoredBeforeItsObjectStays covers a state whose owner does not exist yet. The garbage collector
+// deletes such a Secret.
 func TestAStateThatIsRestoredBeforeItsObjectStays(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.CreateMachine("one", nil)

@@ -52,8 +52,8 @@ import (
 // managerNamespace is the namespace of the manager, with the objects named by OLVMClusterIdentities.
 const managerNamespace = "capolvm-system"
 
-// suite is a real kube-apiserver with our controllers in this process. Cluster API does not run: the tests stand in for
-// it by writing owners and status.
+// suite is a real kube-apiserver, with the controllers in this process. Cluster API does not run. Instead, the tests
+// write owners and status.
 var suite struct {
 	client client.Client
 	// config connects to the API server.
@@ -62,15 +62,16 @@ var suite struct {
 	sessions *engine.Sessions
 	// assets is the folder with the binaries of etcd and kube-apiserver.
 	assets string
-	// userDataURL is the VMs' URL of the user data server.
+	// userDataURL is the URL at which VMs reach the user data server.
 	userDataURL string
 	// stopWorkload stops the workload cluster, if one was started.
 	stopWorkload func()
-	// cached reads from the controllers' cache. passes counts their passes, touches the calls of touch.
+	// cached reads from the controllers' cache. passes counts the passes of the controllers. touches counts the calls
+	// of touch.
 	cached  client.Reader
 	passes  passes
 	touches atomic.Int32
-	// versions watches the patches of the controllers.
+	// versions checks the patches of the controllers.
 	versions versionGuard
 }
 
@@ -146,7 +147,7 @@ func runSuite(m *testing.M) (int, error) {
 	runs := workspace.NewRunQueue(4, time.Minute)
 	runs.Executor, runs.WorkDir = executor, suite.workDir
 	runs.Client, runs.APIReader, runs.Metadata = mgr.GetClient(), mgr.GetAPIReader(), mgr.GetCache()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // of this process
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it serves this process only
 	if err != nil {
 		return 0, err
 	}
@@ -292,19 +293,19 @@ func runSuite(m *testing.M) (int, error) {
 	return code, err
 }
 
-// site is one of internal/test/testsite, with additions for these tests; looks counts touches of the cluster.
+// site is a site of internal/test/testsite, with further methods for these tests. looks counts the calls of look.
 type site struct {
 	*testsite.Site
 	looks int
 }
 
-// newSite starts an engine. It creates a Cluster with its OLVMCluster, the Secret and the CA; change may edit them.
+// newSite starts an engine. It creates a Cluster with its OLVMCluster, the Secret and the CA. change may edit them.
 func newSite(t *testing.T, change func(*corev1.Secret, *corev1.ConfigMap, *infrav1.OLVMCluster)) *site {
 	t.Helper()
 	return newSiteIn(t, ovirtsim.Inventory{}, change)
 }
 
-// newSiteIn is like newSite with another inventory of the engine.
+// newSiteIn is like newSite, but the engine has another inventory.
 func newSiteIn(
 	t *testing.T, inventory ovirtsim.Inventory, change func(*corev1.Secret, *corev1.ConfigMap, *infrav1.OLVMCluster),
 ) *site {

@@ -166,8 +166,9 @@ func (s *site) expectConfigured(machine, file string, texts ...string) {
 	})
 }
 
-// TestAPairOfLoadBalancersMakesTheEndpoint (row 51) covers a pair of load balancers serving the control plane endpoint.
-// The cluster is provisioned once one of them serves. Machines come and go, and no Machine counts the VMs as nodes.
+// TestAPairOfLoadBalancersMakesTheEndpoint (row 51) covers a pair of load balancers that serve the control plane
+// endpoint. The cluster is provisioned once one of them serves. The load balancers follow changes of the machines, and
+// no Machine owns their VMs.
 func TestAPairOfLoadBalancersMakesTheEndpoint(t *testing.T) {
 	s := supported(t, infrav1alpha1.SupportLoadBalancer{
 		Name: "api", Role: infrav1.ControlPlaneRole, Replicas: 2, VirtualIP: "10.0.0.5",
@@ -281,7 +282,7 @@ func TestVMsOfSupportServicesAreReplaced(t *testing.T) {
 	})
 	s.service("lb-apps")
 
-	// A VM is not deleted if its replacement is impossible.
+	// The controller does not delete a VM that it cannot create again.
 	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) {
 		of.Spec.LoadBalancers[0].MachineTemplateName = "othre"
 	})
@@ -310,8 +311,8 @@ func TestVMsOfSupportServicesAreReplaced(t *testing.T) {
 	check.Length(t, "VMs", s.Sim.ListVMs(), 2)
 }
 
-// TestAServiceIsDeletedWhenTheEngineIsBack (row 56) deletes a cluster with a support service. It reports the
-// unreachable engine, and continues once the engine is back.
+// TestAServiceIsDeletedWhenTheEngineIsBack (row 56) deletes a cluster with a support service. The deletion reports the
+// unreachable engine, and continues once the engine answers again.
 func TestAServiceIsDeletedWhenTheEngineIsBack(t *testing.T) {
 	s := supported(t, infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}})
 	s.service("lb-apps")
@@ -344,7 +345,8 @@ func TestSupportServicesOfNoClusterSayWhy(t *testing.T) {
 	s.ExpectGone(lone)
 }
 
-// TestAClusterHasOneOLVMSupportServices rejects a second object with another name, and a change of the Cluster.
+// TestAClusterHasOneOLVMSupportServices verifies that the API server rejects a second object with another name, and a
+// change of the Cluster.
 func TestAClusterHasOneOLVMSupportServices(t *testing.T) {
 	s := newSite(t, nil)
 	const rule = "metadata.name must be that of the Cluster"
@@ -417,8 +419,8 @@ func TestSupportServicesAreDeletedAlone(t *testing.T) {
 	s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")
 }
 
-// TestSupportServicesOfADeletedClusterOutliveItsNodes deletes the services with a Cluster in deletion, like the garbage
-// collector in a foreground deletion. The VMs stay until the nodes are deleted.
+// TestSupportServicesOfADeletedClusterOutliveItsNodes deletes the services while their Cluster is in deletion, as the
+// garbage collector does in a foreground deletion. The VMs stay until the nodes are deleted.
 func TestSupportServicesOfADeletedClusterOutliveItsNodes(t *testing.T) {
 	s := supported(t, infrav1alpha1.SupportLoadBalancer{Name: "apps", Role: infrav1.WorkerRole, Ports: []string{"443"}})
 	m := s.CreateMachine("worker", nil)

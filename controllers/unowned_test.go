@@ -26,7 +26,7 @@ func TestAnOLVMMachineThatNoMachineOwnsSaysSo(t *testing.T) {
 	check.Contains(t, "message", message, "No Machine owns this OLVMMachine")
 	check.Length(t, "VMs", s.Sim.ListVMs(), 0)
 
-	// It does not block the deletion of its cluster.
+	// The OLVMMachine does not block the deletion of its cluster.
 	s.Delete(s.OLVM)
 	s.ExpectGone(s.OLVM)
 	s.Delete(m)

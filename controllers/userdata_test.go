@@ -162,7 +162,7 @@ func TestExtraUserDataIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestTheKubeletIsToldItsAddresses verifies that a node has addresses of its pods' IP families.
+// TestTheKubeletIsToldItsAddresses verifies that a node registers an address of each IP family of its pods.
 func TestTheKubeletIsToldItsAddresses(t *testing.T) {
 	skipProved(t, "TestTheKubeletIsToldItsAddresses of controllers/machine")
 
@@ -414,8 +414,8 @@ func TestServicesOfTheControlPlaneThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestLargeUserDataIsDelivered delivers user data of the allowed size, through Terraform and its state in a Secret. The
-// data cannot be compressed.
+// TestLargeUserDataIsDelivered delivers user data of nearly the maximum size, through Terraform and its state in a
+// Secret. The data cannot be compressed.
 func TestLargeUserDataIsDelivered(t *testing.T) {
 	s := newSite(t, nil)
 	content := make([]byte, 350<<10)
@@ -428,8 +428,8 @@ func TestLargeUserDataIsDelivered(t *testing.T) {
 	}
 }
 
-// TestUserDataByPointer keeps the user data out of the engine and Terraform's state. A pointer read there is already
-// worthless.
+// TestUserDataByPointer verifies that the engine and the Terraform state have no user data, but a pointer to it. The
+// pointer is no longer valid once the VM has used it.
 func TestUserDataByPointer(t *testing.T) {
 	s := newSiteIn(t, networkedInventory(), nil)
 	s.UserData, s.Format = stockIgnition, "ignition"

@@ -19,19 +19,20 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// versioned are the lists of an object's metadata. A merge patch replaces them as a whole, so a patch of an older
-// version drops the items of others.
+// versioned has the names of the lists in an object's metadata. A merge patch replaces a whole list, so a patch based
+// on an older version drops the items of others.
 var versioned = []string{"finalizers", "ownerReferences"}
 
-// versionGuard watches the patches of the suite's manager, which has all controllers.
+// versionGuard checks that patches of these lists name a resource version. It sees all patches of the suite's manager,
+// which runs all controllers.
 type versionGuard struct {
 	mu sync.Mutex
-	// seen counts the patches of such lists by kind and list. bad are those that name no version.
+	// seen counts the patches of such lists, by kind and list. bad describes the patches without a version.
 	seen map[string]int
 	bad  []string
 }
 
-// wrap puts the guard in front of a connection to the API server.
+// wrap returns a RoundTripper that shows each patch to the guard, and then calls next.
 func (g *versionGuard) wrap(next http.RoundTripper) http.RoundTripper {
 	return guarded(func(r *http.Request) (*http.Response, error) {
 		if r.Method != http.MethodPatch || r.Body == nil {
@@ -52,7 +53,7 @@ func (g *versionGuard) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// look notes a patch.
+// look records a patch.
 func (g *versionGuard) look(path string, content []byte) {
 	var patch struct {
 		Metadata map[string]any `json:"metadata"`
@@ -76,7 +77,7 @@ func (g *versionGuard) look(path string, content []byte) {
 	}
 }
 
-// kindAt returns the resource in the path of a namespaced object, or else the path.
+// kindAt returns the resource in the path of a namespaced object, or the path itself.
 func kindAt(path string) string {
 	parts := strings.Split(path, "/")
 	if at := slices.Index(parts, "namespaces"); at >= 0 && at+2 < len(parts) {
@@ -86,7 +87,7 @@ func kindAt(path string) string {
 	return path
 }
 
-// problems returns the patches that name no version.
+// problems returns the patches without a version.
 func (g *versionGuard) problems() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -94,13 +95,14 @@ func (g *versionGuard) problems() []string {
 	return slices.Clone(g.bad)
 }
 
-// guarded is a connection made of a function.
+// guarded is a function that implements http.RoundTripper.
 type guarded func(*http.Request) (*http.Response, error)
 
 func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) { return g(r) }
 
-// TestPatchesOfFinalizersNameTheirVersion has the life of a machine and its cluster. The whole suite fails for a patch
-// without a version; here, it shows that finalizers of each kind are patched, and that the guard sees it.
+// TestPatchesOfFinalizersNameTheirVersion creates and deletes a machine and its cluster. The whole suite fails if a
+// patch has no version. This test proves that the controllers patch finalizers of each kind, and that the guard sees
+// it.
 func TestPatchesOfFinalizersNameTheirVersion(t *testing.T) {
 	s := newSite(t, nil)
 	m := s.CreateMachine("one", nil)
@@ -117,7 +119,7 @@ func TestPatchesOfFinalizersNameTheirVersion(t *testing.T) {
 
 	suite.versions.mu.Unlock()
 
-	// A patch without a version, by a client that only this test has.
+	// Send a patch without a version, to a guard of this test alone.
 	guard := &versionGuard{seen: map[string]int{}}
 	sent := guard.wrap(guarded(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil

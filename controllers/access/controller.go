@@ -34,7 +34,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets;configmaps,verbs=patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusteridentities,verbs=patch
 
-// Kind is the kind of objects held by a Reconciler.
+// Kind is the kind of objects kept by a Reconciler.
 type Kind int
 
 // The kinds of objects named by OLVMClusters for the connection to their engines.
@@ -42,8 +42,7 @@ const (
 	Secrets Kind = iota
 	ConfigMaps
 	Identities
-	// Clusters are externally managed OLVMClusters: our controller leaves them alone, so its finalizer does not hold
-	// them.
+	// Clusters are externally managed OLVMClusters. The OLVMCluster controller ignores them, and adds no finalizer.
 	Clusters
 )
 
@@ -68,16 +67,18 @@ func (k Kind) groupVersionKind() schema.GroupVersionKind {
 	}[k]
 }
 
-// Reconciler lets the Secrets named by OLVMClusters, the ConfigMaps with CAs, and the identities outlive them. Somebody
-// may delete a whole namespace, or all objects of a repository. Machines still to be deleted must not lose their engine
-// connection. Reconciler also makes clusterctl move Secrets and ConfigMaps with the cluster. It writes metadata only.
+// Reconciler adds a finalizer to the Secrets, CA ConfigMaps and identities named by OLVMClusters, so these outlive the
+// OLVMClusters. A user may delete a whole namespace, or all objects of a repository, at once. Until their deletion
+// ends, machines need the connection to their engine. Reconciler also makes clusterctl move Secrets and ConfigMaps with
+// the cluster. It writes metadata only.
 type Reconciler struct {
 	Client client.Client
 	// APIReader sees OLVMClusters not watched by this manager.
 	APIReader client.Reader
-	// Kind of the held objects.
+	// Kind is the kind of the objects to keep.
 	Kind Kind
-	// IdentityNamespace is the namespace of the objects named by OLVMClusterIdentities. Empty ignores identities.
+	// IdentityNamespace is the namespace of the objects named by OLVMClusterIdentities. If it is empty, the Reconciler
+	// ignores identities.
 	IdentityNamespace string
 }
 
@@ -110,15 +111,15 @@ func AddAll(
 	}).SetupWithManager(ctx, mgr, options)
 }
 
-// user is an object that uses an engine: an OLVMCluster or an OLVMInventory.
+// user is an object that uses an engine: an OLVMCluster, an OLVMSupportServices or an OLVMInventory.
 type user struct {
 	engine connection.Engine
-	// secrets are additional Secrets named by it.
+	// secrets are further Secrets named by the object.
 	secrets []client.ObjectKey
 }
 
-// toUser returns the engine and Secrets of an OLVMCluster, OLVMSupportServices or OLVMInventory; false for another
-// object.
+// toUser returns the engine and Secrets of an OLVMCluster, OLVMSupportServices or OLVMInventory. It returns false for
+// other objects.
 func toUser(object client.Object) (user, bool) {
 	switch object := object.(type) {
 	case *infrav1.OLVMCluster:
@@ -133,7 +134,7 @@ func toUser(object client.Object) (user, bool) {
 	}
 }
 
-// listNamed returns the objects a user names and may use, directly or through its identity.
+// listNamed returns the objects that a user names and may use, directly or through its identity.
 func (r *Reconciler) listNamed(ctx context.Context, reader client.Reader, u user) ([]client.ObjectKey, error) {
 	name, namespace := connection.GetIdentityName(u.engine), u.engine.Key.Namespace
 	if name == "" || r.IdentityNamespace == "" {
@@ -172,7 +173,8 @@ func (r *Reconciler) collectNamedDirectly(u user) []client.ObjectKey {
 	}
 }
 
-// collectNamedByIdentity returns the objects named for an engine by an identity permitted for it.
+// collectNamedByIdentity returns the objects named by the identity of an engine. The caller has checked that the
+// identity allows the engine's user.
 func (r *Reconciler) collectNamedByIdentity(
 	of connection.Engine, identity *infrav1alpha1.OLVMClusterIdentity,
 ) []client.ObjectKey {
@@ -210,7 +212,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if r.Kind == Clusters {
 		build = build.Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToClusters),
 			pass.IgnoreStatus)
-	} else { // an OLVMCluster naming another object wakes both
+	} else { // a changed reference wakes the old and the new object
 		build = build.
 			Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
 			Watches(&infrav1alpha1.OLVMSupportServices{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
@@ -229,12 +231,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// hasAccessFinalizer selects the objects already held; others are found through an OLVMCluster.
+// hasAccessFinalizer reports whether this controller already keeps an object. It finds other objects through the
+// OLVMClusters.
 func hasAccessFinalizer(object client.Object) bool {
 	return controllerutil.ContainsFinalizer(object, infrav1.AccessFinalizer)
 }
 
-// clusterToObject maps an OLVMCluster or an OLVMInventory to the objects it names.
+// clusterToObject maps an OLVMCluster, an OLVMSupportServices or an OLVMInventory to the named objects.
 func (r *Reconciler) clusterToObject(ctx context.Context, object client.Object) []ctrl.Request {
 	u, ok := toUser(object)
 	if !ok {
@@ -297,7 +300,7 @@ func selectCluster(object client.Object) []client.ListOption {
 	}
 }
 
-// hasMachines reports whether an externally managed OLVMCluster has machines. Their deletion needs it.
+// hasMachines reports whether an externally managed OLVMCluster has machines. Their deletion needs the OLVMCluster.
 func hasMachines(ctx context.Context, reader client.Reader, cluster client.Object) (bool, error) {
 	if !annotations.IsExternallyManaged(cluster) || cluster.GetLabels()[clusterv1.ClusterNameLabel] == "" {
 		return false, nil
@@ -314,14 +317,14 @@ func hasMachines(ctx context.Context, reader client.Reader, cluster client.Objec
 	}), nil
 }
 
-// newEngineWith returns an engine of an object using an identity.
+// newEngineWith returns the engine of an object with an identity.
 func newEngineWith(identity *infrav1alpha1.OLVMClusterIdentity) connection.Engine {
 	return connection.Engine{Server: infrav1.OvirtAPIServer{
 		IdentityRef: &infrav1.OLVMClusterIdentityReference{Name: identity.Name},
 	}}
 }
 
-// Reconcile holds one object, or releases it.
+// Reconcile adds the finalizer to one object if it is needed, or removes it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(r.Kind.groupVersionKind())
@@ -352,7 +355,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	default:
 		controllerutil.AddFinalizer(object, infrav1.AccessFinalizer)
 
-		// clusterctl moves objects with owners or this label. Objects of the manager and its administrator stay.
+		// clusterctl moves objects with owners or this label. It must not move objects of the manager and its
+		// administrator.
 		if r.Kind != Identities && r.Kind != Clusters && object.Namespace != r.IdentityNamespace {
 			metav1.SetMetaDataLabel(&object.ObjectMeta, clusterctlv1.ClusterctlMoveLabel, "")
 		}
@@ -366,8 +370,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// isNeeded reports whether an OLVMCluster or an OLVMInventory names the object, and may. For an OLVMCluster, it reports
-// whether there are machines.
+// isNeeded reports whether another object names the object and may use it. If the object is an OLVMCluster, isNeeded
+// reports whether it has machines.
 func (r *Reconciler) isNeeded(ctx context.Context, reader client.Reader, object client.Object) (bool, error) {
 	if r.Kind == Clusters {
 		return hasMachines(ctx, reader, object)
@@ -431,7 +435,7 @@ func (r *Reconciler) isNeededBySupport(
 	}), nil
 }
 
-// hasReference reports whether an OLVMCluster or an OLVMInventory names the object, and may.
+// hasReference reports whether an OLVMCluster or an OLVMInventory names the object and may use it.
 func (r *Reconciler) hasReference(ctx context.Context, reader client.Reader, by, object client.Object) (bool, error) {
 	u, _ := toUser(by)
 

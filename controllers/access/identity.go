@@ -22,14 +22,14 @@ import (
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmclusteridentities/status,verbs=patch
 
-// IdentityReconciler sets the status of OLVMClusterIdentities: whether the objects named by them are usable. Users of
-// an identity learn only that they may not use it.
+// IdentityReconciler sets the status of OLVMClusterIdentities: whether the objects named by them are usable. A
+// namespace without access learns only that it may not use the identity.
 type IdentityReconciler struct {
 	Client client.Client
 	// APIReader reads Secrets and ConfigMaps.
 	APIReader client.Reader
 	Recorder  events.EventRecorder
-	// Namespace of the objects named by OLVMClusterIdentities.
+	// Namespace is the namespace of the objects named by OLVMClusterIdentities.
 	Namespace string
 
 	passes pass.Tracker
@@ -59,7 +59,7 @@ func (r *IdentityReconciler) SetupWithManager(
 	return nil
 }
 
-// secretToIdentities wakes the identities naming a Secret.
+// secretToIdentities maps a Secret to the identities with a reference to it.
 func (r *IdentityReconciler) secretToIdentities(ctx context.Context, secret client.Object) []ctrl.Request {
 	return r.findReferencing(
 		ctx,
@@ -70,7 +70,7 @@ func (r *IdentityReconciler) secretToIdentities(ctx context.Context, secret clie
 	)
 }
 
-// configMapToIdentities wakes the identities naming a ConfigMap.
+// configMapToIdentities maps a ConfigMap to the identities with a reference to it.
 func (r *IdentityReconciler) configMapToIdentities(ctx context.Context, ca client.Object) []ctrl.Request {
 	return r.findReferencing(
 		ctx,
@@ -81,7 +81,8 @@ func (r *IdentityReconciler) configMapToIdentities(ctx context.Context, ca clien
 	)
 }
 
-// findReferencing returns requests for the identities naming an object; named returns an identity's reference.
+// findReferencing returns requests for the identities with a reference to an object. named returns an identity's
+// reference to such an object.
 func (r *IdentityReconciler) findReferencing(
 	ctx context.Context,
 	object client.Object,
@@ -119,7 +120,7 @@ func (r *IdentityReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	}.Reconcile(ctx, req, &infrav1alpha1.OLVMClusterIdentity{})
 }
 
-// openPass checks the objects named by an identity. An identity belongs to all managers, and has no pause.
+// openPass checks the objects named by an identity. All managers share an identity, and it cannot be paused.
 func (r *IdentityReconciler) openPass(
 	ctx context.Context, _ *pass.Pass, identity *infrav1alpha1.OLVMClusterIdentity,
 ) (pass.Frame, error) {

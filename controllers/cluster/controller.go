@@ -152,8 +152,7 @@ func clusterTerraformStatus(object client.Object) **infrav1.TerraformStatus {
 	return &object.(*infrav1.OLVMCluster).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
 }
 
-// named passes Secrets, ConfigMaps and identities. They need no watch label, because the OLVMClusters naming them have
-// one.
+// named accepts Secrets, ConfigMaps and identities without a watch label, because their OLVMClusters have one.
 var named = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	switch o.(type) {
 	case *metav1.PartialObjectMetadata, *infrav1alpha1.OLVMClusterIdentity:
@@ -179,7 +178,8 @@ func (r *Reconciler) requestsOfCluster(ctx context.Context, cluster client.Objec
 	return toRequests(clusters.Items)
 }
 
-// Indexes of OLVMClusters by the objects they name. A management cluster has many Secrets, and few of them are named.
+// These are the names of the indexes of OLVMClusters by named objects. An index is necessary, because most of the many
+// Secrets in a management cluster belong to no OLVMCluster.
 const (
 	secretIndex    = "namedSecrets"
 	configMapIndex = "namedConfigMaps"
@@ -266,12 +266,12 @@ type clusterScope struct {
 	cluster     *clusterv1.Cluster
 	olvmCluster *infrav1.OLVMCluster
 	workspace   *workspace.Workspace
-	// observed is the state and the result of the last run, and action the decision about another one.
+	// observed is the state and the result of the last run. action is the decision about the next run.
 	observed workspace.Observation
 	action   workspace.Action
 	// claims are the Clusters naming the OLVMCluster.
 	claims holder.Claims
-	// services are the support services of the Cluster; nil for none.
+	// services are the support services of the Cluster, or nil.
 	services *infrav1alpha1.OLVMSupportServices
 	// endpointErr reports that the Cluster names another endpoint, or that another object uses a virtual address of the
 	// cluster. addressesChecked reports that this pass looked for such objects.
@@ -322,13 +322,13 @@ type groupFacts struct {
 	drifted, incomplete bool
 }
 
-// leftFacts hold the names of the objects in the way of a deletion.
+// leftFacts hold the names of the objects that block a deletion.
 type leftFacts struct {
-	// machines are the machines, and unowned those without an owning Machine.
+	// machines are the remaining machines. unowned are those of them without an owning Machine.
 	machines, unowned []string
 	// supportVMs are the OLVMMachines of support services.
 	supportVMs []string
-	// inventoryVMs are the OLVMInventoryVMs claimed for the cluster without a machine.
+	// inventoryVMs are the OLVMInventoryVMs claimed for the cluster, but not for a machine.
 	inventoryVMs []string
 }
 
@@ -386,7 +386,8 @@ func (r *Reconciler) openPass(
 	}, nil
 }
 
-// admitCluster reports whether a Cluster owns the OLVMCluster, or the OLVMCluster is in deletion.
+// admitCluster reports whether to reconcile an OLVMCluster: a Cluster must own it, or it must be in deletion. It also
+// adds the finalizer.
 func admitCluster(ctx context.Context, scope *clusterScope) (bool, error) {
 	olvmCluster := scope.olvmCluster
 	if annotations.IsExternallyManaged(olvmCluster) {
@@ -406,7 +407,7 @@ func admitCluster(ctx context.Context, scope *clusterScope) (bool, error) {
 	controllerutil.AddFinalizer(olvmCluster, infrav1.ClusterFinalizer)
 
 	if scope.claims.IsShared() {
-		setEndpointCondition(scope) // even if paused: the condition protects it when the other Cluster is deleted
+		setEndpointCondition(scope) // even if paused: it protects the OLVMCluster when the other Cluster is deleted
 	}
 
 	return true, nil
@@ -430,7 +431,6 @@ func (s *clusterScope) steps() map[string]string {
 	return map[string]string{infrav1.EngineAvailableCondition: "The engine " + shown + " can be used"}
 }
 
-// reconcileAdmitted reconciles an admitted OLVMCluster.
 func (r *Reconciler) reconcileAdmitted(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
 	if !scope.olvmCluster.DeletionTimestamp.IsZero() {
 		return r.reconcileDelete(ctx, scope)
@@ -598,7 +598,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) e
 	return facts
 }
 
-// askEngine completes the facts about an engine with a session.
+// askEngine requests the facts about an engine. The session is already open.
 func (r *Reconciler) askEngine(ctx context.Context, scope *clusterScope, facts *engineFacts) error {
 	var err error
 	if facts.product, err = facts.session.FetchProduct(ctx); err != nil {
@@ -630,7 +630,8 @@ func (r *Reconciler) askEngine(ctx context.Context, scope *clusterScope, facts *
 		return err
 	}
 
-	// Ask after LastEvent, so the compared identity is also the recorded one.
+	// Load the identity after FetchLastEvent, because FetchLastEvent may renew it: the checked identity must be the
+	// recorded one.
 	seen, err := facts.session.LoadIdentity(ctx)
 	if err != nil {
 		return err
@@ -720,7 +721,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 		return ctrl.Result{}, err
 	}
 
-	// The nodes may need the services until they are deleted.
+	// Nodes may need the services until their machines are deleted.
 	if len(scope.left.machines) == 0 {
 		scope.left.supportVMs = supportVMs(machines)
 		if scope.services, err = r.deleteServices(ctx, scope); err != nil {
@@ -765,8 +766,8 @@ func (r *Reconciler) listMachines(ctx context.Context, scope *clusterScope) ([]i
 	return support.ListMachines(ctx, r.Client, client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: name})
 }
 
-// remainingMachines returns the machines in the way of a deletion: those of the cluster, and machines with a VM of
-// other Clusters naming this OLVMCluster without holding it.
+// remainingMachines returns the machines that block the deletion of an OLVMCluster. These are the machines of its
+// Cluster, and the machines with a VM of other Clusters with the same OLVMCluster.
 func (r *Reconciler) remainingMachines(
 	ctx context.Context, scope *clusterScope, machines []infrav1.OLVMMachine,
 ) (leftFacts, error) {
@@ -804,8 +805,8 @@ func (r *Reconciler) remainingMachines(
 	return left, nil
 }
 
-// listKeptVMs returns the inventory VMs claimed for a cluster, but for none of its machines. Their inventory takes them
-// back while it can still see the cluster.
+// listKeptVMs returns the inventory VMs claimed for a cluster, but not for a machine. Their inventory releases them
+// while the cluster still exists.
 func (r *Reconciler) listKeptVMs(ctx context.Context, namespace, cluster string) ([]string, error) {
 	var list infrav1alpha1.OLVMInventoryVMList
 	if err := r.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {

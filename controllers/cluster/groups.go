@@ -87,7 +87,7 @@ func (r *Reconciler) decideGroups(
 
 	var existing []placement.GroupKey
 
-	for key := range known { // a missing engine cluster took its groups with it
+	for key := range known { // the groups of a deleted engine cluster are gone, too
 		if slices.ContainsFunc(clusters, func(c engine.Cluster) bool { return c.ID == key.ClusterID }) {
 			existing = append(existing, key)
 		}
@@ -116,7 +116,7 @@ func (r *Reconciler) hasDriftedGroups(
 	short := false
 	defer func() {
 		if short {
-			r.wakeMachines(ctx, scope) // one of them was removed from a group, or has not joined yet
+			r.wakeMachines(ctx, scope) // one of them has not joined its group yet, or someone removed it
 		}
 	}()
 

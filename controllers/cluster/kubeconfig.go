@@ -38,8 +38,8 @@ func (r *Reconciler) dropKubeconfig(c *infrav1.OLVMCluster) {
 }
 
 // reconcileKubeconfig checks whether the manager accepts the cluster's kubeconfig. The cluster cache also rejects it,
-// but only logs the error. The Secret is read only after it or the endpoint has changed.
-// It returns nil if nothing is known.
+// but only logs the error. reconcileKubeconfig reads the Secret only after the Secret or the endpoint has changed. It
+// returns nil if nothing is known.
 func (r *Reconciler) reconcileKubeconfig(ctx context.Context, scope *clusterScope) (*seenKubeconfig, error) {
 	key := workload.KubeconfigSecret(client.ObjectKeyFromObject(scope.cluster))
 	endpoint := scope.cluster.Spec.ControlPlaneEndpoint

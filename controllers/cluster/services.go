@@ -20,7 +20,7 @@ import (
 // reconcileServices checks the control plane services. It assigns virtual router IDs to them and to the cluster's load
 // balancers, before any machine needs the IDs. It records the IDs, because running machines keep them.
 //
-// problem is for the user to solve.
+// problem is an error for a user to correct. err is any other error.
 func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope) (problem, err error) {
 	c := scope.olvmCluster
 	problem = desired.ValidateServices(c.Spec)
@@ -90,7 +90,8 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (
 	return true, nil
 }
 
-// findOthersRouterIDs returns the IDs of other clusters on the engine, and the cluster's own IDs left after conflicts.
+// findOthersRouterIDs returns the IDs of other clusters on the engine, and the cluster's own IDs. It omits own IDs lost
+// to another cluster.
 func (r *Reconciler) findOthersRouterIDs(
 	ctx context.Context, scope *clusterScope, recorded desired.RouterIDs,
 ) (has desired.RouterIDs, inUse []int, err error) {
@@ -123,8 +124,8 @@ func (r *Reconciler) findOthersRouterIDs(
 	return has, inUse, nil
 }
 
-// shouldKeepRouterIDs reports whether c keeps an ID used by both clusters. A cluster with possible machines wins, then
-// the first by name.
+// shouldKeepRouterIDs reports whether c keeps an ID used by both clusters. A provisioned cluster keeps the ID, because
+// its machines may use it. If neither is provisioned, the first by name keeps it.
 func shouldKeepRouterIDs(c, other *infrav1.OLVMCluster) bool {
 	made := ptr.Deref(c.Status.Initialization.Provisioned, false)
 	otherMade := ptr.Deref(other.Status.Initialization.Provisioned, false)

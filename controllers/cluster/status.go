@@ -86,7 +86,7 @@ func setKubeconfig(scope *clusterScope) {
 	}
 }
 
-// harmless are problems of affinity groups without effect on readiness. Even a site with too few hosts can run a
+// harmless lists the problems of affinity groups without effect on readiness. Even a site with too few hosts can run a
 // cluster.
 var harmless = []string{infrav1.InsufficientHostsReason, infrav1.ApplyingReason, infrav1.WaitingForEngineReason}
 
@@ -176,7 +176,8 @@ func buildGroupStatus(scope *clusterScope) []infrav1.AffinityGroupStatus {
 	return out
 }
 
-// computeGroupsCondition reports whether all groups are enforced as requested, with the counts of the others.
+// computeGroupsCondition reports whether all groups are enforced as requested. The message has the counts of the other
+// groups.
 func computeGroupsCondition(groups []placement.Group) (metav1.ConditionStatus, string, string) {
 	status, reason := metav1.ConditionTrue, infrav1.AffinitySatisfiedReason
 	var messages []string
@@ -264,7 +265,7 @@ func setEndpointCondition(scope *clusterScope) {
 		condition.Message = "Waiting for a load balancer of OLVMSupportServices " + scope.services.Name + " to serve " +
 			"the endpoint; see its status"
 	case unchecked && (known == infrav1.EndpointInUseReason || known == infrav1.EndpointConfiguredReason):
-		return // keep the generation of the last check, to have it repeated
+		return // keep the observed generation, so the next pass repeats the check
 	}
 
 	conditions.Set(c, condition)
@@ -305,7 +306,7 @@ func setEngineCondition(scope *clusterScope) {
 	conditions.Set(c, condition)
 }
 
-// destroying are the actions of a deletion in progress.
+// destroying lists the actions of a deletion in progress.
 var destroying = []workspace.ActionKind{workspace.Destroy, workspace.Wait, workspace.Cancel}
 
 func setClusterDeletingCondition(scope *clusterScope) {

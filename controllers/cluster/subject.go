@@ -22,7 +22,7 @@ type clusterSubject struct {
 	session    *engine.Client
 	config     engine.Config
 	dataCenter *engine.DataCenter
-	// groups are the desired groups, rendered their configuration. Both are unset for a destroy run.
+	// groups are the desired groups. rendered is their configuration. Both are unset for a destroy run.
 	groups   []placement.Group
 	rendered render.Configuration
 }
@@ -39,7 +39,7 @@ func newSubject(scope *clusterScope) *clusterSubject {
 	}
 }
 
-// Render adopts groups from an interrupted run.
+// Render returns the configuration of the groups. It adopts the groups of an interrupted run.
 func (s *clusterSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
 	if err := s.checkEngine(ctx); err != nil {
 		return workspace.Configuration{}, err
@@ -82,7 +82,7 @@ func guardGroups(change terraform.Change) string {
 // Outdated returns false: outdated groups are harmless until the next run corrects them.
 func (s *clusterSubject) Outdated(client.Object) bool { return false }
 
-// RenderDestroy renders the provider alone.
+// RenderDestroy renders a configuration without resources, so the run destroys everything in the state.
 func (s *clusterSubject) RenderDestroy(ctx context.Context) (workspace.Configuration, error) {
 	if err := s.checkEngine(ctx); err != nil {
 		return workspace.Configuration{}, err
@@ -109,8 +109,8 @@ func (s *clusterSubject) RemoveOrphans(
 	return removeOrphanGroups(ctx, s.session, s.dataCenter, ownermark.NewOwner(s.owner))
 }
 
-// removeOrphanGroups deletes groups with our complete mark through the API. Terraform cannot delete them without a
-// state.
+// removeOrphanGroups deletes groups with the complete owner mark through the API. Terraform cannot delete them without
+// a state.
 func removeOrphanGroups(
 	ctx context.Context, session *engine.Client, dc *engine.DataCenter, owner ownermark.Owner,
 ) error {

@@ -18,9 +18,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// This file covers the OLVMCluster's view of its Cluster's support services. They have a controller of their own.
+// This file contains the OLVMCluster controller's use of support services. Another controller reconciles the support
+// services themselves.
 
-// servicesChanged passes changes of an OLVMSupportServices relevant to an OLVMCluster.
+// servicesChanged selects the changes of an OLVMSupportServices relevant to its OLVMCluster.
 var servicesChanged = predicate.Or[client.Object](pass.IgnoreStatus, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1alpha1.OLVMSupportServices)

@@ -22,7 +22,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
 
-// reconcileGroups finds the machines waiting for VMs of the inventory, and recovers claims recorded in the engine only.
+// reconcileGroups finds the machines waiting for VMs of the inventory. It also recovers claims known only to the
+// engine.
 func (r *Reconciler) reconcileGroups(ctx context.Context, s *scope) error {
 	var err error
 	if s.groups, err = r.findGroups(ctx, s); err != nil {
@@ -113,9 +114,9 @@ func (r *Reconciler) recoverClaims(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// unassignUnused takes VMs back from machines deleted before they used them. A pass with an outdated list may have
-// assigned such a VM. The VM is down and carries no machine's mark. A VM already used by a machine stays claimed until
-// a user decides.
+// unassignUnused takes back the VMs of machines deleted before using them. A pass with an outdated list may have
+// assigned such a VM. It takes back only a VM that is down and has no mark of a machine. A VM already used by a machine
+// stays claimed until a user decides.
 func (r *Reconciler) unassignUnused(ctx context.Context, s *scope) error {
 	for _, e := range s.entries {
 		claim := e.object.Spec.ClaimRef
@@ -178,7 +179,7 @@ func (r *Reconciler) releaseRequested(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isReleaseRequested reports whether a user asks to end the VM's present claim.
+// isReleaseRequested reports whether a user has requested the end of the VM's current claim.
 func isReleaseRequested(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	id, asked := vm.Annotations[infrav1alpha1.ReleaseClaimAnnotation]
 
@@ -238,8 +239,8 @@ func (r *Reconciler) recordClaim(ctx context.Context, e *entry, claim *infrav1al
 	return nil
 }
 
-// applyPlan records the planned claims. A group gets all its VMs, or none: if one claim fails, apply removes the
-// group's new claims.
+// applyPlan records the planned claims. A group gets all its VMs, or none: if one claim fails, applyPlan removes the
+// new claims of the group.
 func (r *Reconciler) applyPlan(ctx context.Context, s *scope) error {
 	fresh := map[string][]*entry{}
 
@@ -248,7 +249,7 @@ func (r *Reconciler) applyPlan(ctx context.Context, s *scope) error {
 		was, claim := e.object.Spec.ClaimRef, change.Claim
 
 		switch {
-		case claim == nil: // an unneeded reservation: unmark the engine before the claim ends
+		case claim == nil: // an unneeded reservation: the mark in the engine must go before the claim
 			claim = was.DeepCopy()
 			claim.Released = true
 		case claim.ID == "":
@@ -341,8 +342,8 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 	}
 }
 
-// removeLateDonors deletes late leftovers of a halted manager. It does not delay claims. If a donor cannot be deleted
-// yet, a later pass tries again.
+// removeLateDonors deletes unused donors of an earlier manager. See inventory.RemoveLateDonors. An error does not delay
+// claims, because a later pass tries again.
 func (r *Reconciler) removeLateDonors(ctx context.Context, s *scope) {
 	err := inventory.RemoveLateDonors(ctx, s.engine.session, s.engine.pool)
 	if err != nil {
@@ -352,8 +353,8 @@ func (r *Reconciler) removeLateDonors(ctx context.Context, s *scope) {
 	s.failed = s.failed || err != nil
 }
 
-// markClaim writes a claim to the engine. If another claimant was faster, the claim ends, unless the machine already
-// has the VM.
+// markClaim writes a claim to the engine. If another claimant was faster, markClaim ends the claim, unless the machine
+// already uses the VM.
 func (r *Reconciler) markClaim(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
 	claim := *e.object.Spec.ClaimRef
 
@@ -375,7 +376,7 @@ func (r *Reconciler) markClaim(ctx context.Context, s *scope, e *entry, marker *
 		e.soon = true
 	case inventory.ClaimLost:
 		if m := s.machines[claim.MachineName]; m != nil && m.Spec.ProviderID != "" {
-			e.lost = &by // a user must look: two management clusters claim the VM
+			e.lost = &by // a user must decide: two management clusters claim the VM
 			return nil
 		}
 
@@ -443,9 +444,8 @@ func (r *Reconciler) recycleVM(ctx context.Context, s *scope, e *entry, marker *
 	return r.endClaim(ctx, e, marker)
 }
 
-// recreateVM deletes a VM created by the inventory, to have it replaced by a new one. The VM still has a node's disk,
-// so nobody may claim it: before the claim ends, makeAgain deletes its object, and tags the VM for other management
-// clusters.
+// recreateVM replaces a VM created by the inventory. The VM still has a node's disk, so nobody may claim it. Before the
+// claim ends, recreateVM therefore deletes its object, and tags the VM for other management clusters.
 func (r *Reconciler) recreateVM(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
 	if e.object.DeletionTimestamp.IsZero() {
 		if err := r.Client.Delete(ctx, e.object, client.Preconditions{UID: &e.object.UID}); err != nil {

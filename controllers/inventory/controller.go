@@ -38,8 +38,8 @@ import (
 const (
 	// steady is the requeue interval of an inventory without pending work.
 	steady = 30 * time.Second
-	// settling is the requeue interval for claims awaiting confirmation. It is long enough for two simultaneous tags to
-	// become visible.
+	// settling is the requeue interval for claims without a confirmation. It is long enough for both of two
+	// simultaneous tags to become visible.
 	settling = time.Second
 	// engineRetry is the retry interval after a failed request to the engine.
 	engineRetry = 10 * time.Second
@@ -55,7 +55,7 @@ const (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinesets,verbs=get
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get
 
-// Reconciler reconciles OLVMInventories. Each pass decides all claims of an inventory. Passes over the same inventory
+// Reconciler reconciles OLVMInventories. Each pass decides all claims of an inventory. Passes for the same inventory
 // never overlap.
 type Reconciler struct {
 	Client client.Client
@@ -107,7 +107,7 @@ var madeOrNot = predicate.Funcs{
 	},
 }
 
-// isFailing reports whether creating or deleting a VM has failed.
+// isFailing reports whether the creation or deletion of a VM has failed.
 func isFailing(vm *infrav1alpha1.OLVMInventoryVM) bool {
 	return slices.ContainsFunc([]string{infrav1.InfrastructureAppliedCondition, infrav1.DeletingCondition},
 		func(condition string) bool {
@@ -156,8 +156,8 @@ type scope struct {
 	provision provisionFacts
 	// entries are the OLVMInventoryVMs with their VMs, by name. reconcileObjects sets them.
 	entries []*entry
-	// machines are the OLVMMachines waiting for or using a VM of the inventory, by name. groups are the groups to
-	// serve. reconcileGroups sets both.
+	// machines are the OLVMMachines waiting for or using a VM of the inventory, by name. groups are the groups in need
+	// of VMs. reconcileGroups sets both.
 	machines map[string]*infrav1.OLVMMachine
 	groups   []inventory.Group
 	plan     inventory.Plan
@@ -165,15 +165,15 @@ type scope struct {
 	decided bool
 	// claimed lists the VMs with a claim. reconcileDelete sets it.
 	claimed []string
-	// soon reports pending work in the engine, failed a refusal by the engine.
+	// soon reports pending work in the engine. failed reports that the engine has refused a request.
 	soon, failed bool
 }
 
 // clusterFacts hold the Clusters of the namespace by name. active holds the unpaused ones.
 type clusterFacts struct {
 	all, active map[string]bool
-	// moving names a Cluster with spec.paused, or one deleted while paused: clusterctl move is probably running. It is
-	// "" if there is none.
+	// moving is the name of a Cluster with spec.paused, or of one deleted while paused. Then clusterctl move is
+	// probably running. It is "" if there is no such Cluster.
 	moving string
 }
 
@@ -192,7 +192,7 @@ type engineFacts struct {
 	pool *inventory.Pool
 }
 
-// entry is an OLVMInventoryVM.
+// entry is an OLVMInventoryVM with its VM, and the result of this pass.
 type entry struct {
 	object *infrav1alpha1.OLVMInventoryVM
 	// vm is the engine's VM; nil if there is none.
@@ -202,7 +202,7 @@ type entry struct {
 	// confirmed reports that the engine has the claim. waiting is the reason why the VM cannot be recycled yet.
 	confirmed bool
 	waiting   string
-	// soon reports pending work in the engine, failed a refusal by the engine.
+	// soon reports pending work in the engine. failed reports that the engine has refused a request.
 	soon, failed bool
 }
 

@@ -114,7 +114,8 @@ func (s *scope) standbyGroups(olvmClusters map[string]*infrav1.OLVMCluster) []in
 	return out
 }
 
-// reconcileClusters lists the Clusters of the namespace, and determines the unpaused ones and a moving one.
+// reconcileClusters lists the Clusters of the namespace. It determines which are unpaused, and whether one is being
+// moved.
 func (r *Reconciler) reconcileClusters(ctx context.Context, s *scope) (clusterFacts, error) {
 	facts := clusterFacts{all: map[string]bool{}, active: map[string]bool{}}
 
@@ -160,7 +161,7 @@ func (r *Reconciler) listMembers(
 		}
 
 		s.machines[m.Name] = m
-		// Machines on another engine cannot use this engine's VMs. Their own conditions report it.
+		// Machines on another engine cannot use this engine's VMs. The conditions of the machines report this.
 		cluster := m.Labels[clusterv1.ClusterNameLabel]
 		at, known := olvmClusters[cluster]
 		if !m.DeletionTimestamp.IsZero() || !s.clusters.active[cluster] || known && !s.isSameEngine(at) {
@@ -187,7 +188,7 @@ func (r *Reconciler) listMembers(
 	return out, nil
 }
 
-// groupByMaker groups machines by their maker.
+// groupByMaker groups machines by the object that has created them, such as a MachineSet.
 func groupByMaker(members []member) [][]member {
 	var out [][]member
 
@@ -207,7 +208,7 @@ func groupByMaker(members []member) [][]member {
 }
 
 // splitGroups divides machines of one maker by their requirements: during a rollout, a control plane has machines of
-// two templates. Replicas not created yet get the requirements of the newest machine.
+// two templates. Replicas without a machine yet get the requirements of the newest machine.
 func (r *Reconciler) splitGroups(ctx context.Context, members []member) ([]inventory.Group, error) {
 	replicas, err := r.fetchReplicas(ctx, members[0])
 	if err != nil {
@@ -289,7 +290,7 @@ func (r *Reconciler) fetchReplicas(ctx context.Context, m member) (int, error) {
 	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: m.machine.Namespace, Name: m.maker.Name}, maker)
 
 	switch {
-	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // deleted, or someone else's kind
+	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // deleted, or a kind of another provider
 		return 0, nil
 	case err != nil:
 		return 0, fmt.Errorf("failed to get %s: %w", inventory.GetGroupName(m.machine), err)
@@ -299,7 +300,7 @@ func (r *Reconciler) fetchReplicas(ctx context.Context, m member) (int, error) {
 
 	replicas, _, err := unstructured.NestedInt64(maker.Object, "spec", "replicas")
 	if err != nil {
-		return 0, nil //nolint:nilerr // a kind of somebody else
+		return 0, nil //nolint:nilerr // the kind belongs to another provider
 	}
 
 	return int(replicas), nil

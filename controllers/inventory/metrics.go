@@ -12,7 +12,7 @@ var vms = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Help: "VMs of an OLVMInventory by phase: Available, Claimed, Recycling, Ineligible.",
 }, []string{"namespace", "inventory", "phase"})
 
-// unscheduled counts wanted VMs not available in their inventory.
+// unscheduled counts the VMs wanted by groups of machines, but missing from their inventory.
 var unscheduled = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "capolvm_inventory_vms_wanted",
 	Help: "VMs of an OLVMInventory that groups of machines want and that cannot be claimed.",

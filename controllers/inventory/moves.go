@@ -8,7 +8,7 @@ import (
 )
 
 // movedFor is how long an inventory counts as moving after the paused Cluster of its namespace is deleted. clusterctl
-// move deletes moved objects one by one, and an inventory at any time after the Cluster.
+// move deletes moved objects one by one. It may delete the inventory much later than the Cluster.
 const movedFor = time.Minute
 
 // moves remembers the Clusters paused by clusterctl move, by inventory.
@@ -23,8 +23,8 @@ type move struct {
 	at      time.Time
 }
 
-// noteMove records the paused Cluster seen by a pass over an inventory; "" means none. It returns the Cluster presumed
-// to be moving. It remembers nothing about an existing, unpaused Cluster.
+// noteMove records the paused Cluster seen by a pass, or "" for none. It returns the Cluster probably being moved by
+// clusterctl. It forgets a Cluster that exists and is no longer paused.
 func (m *moves) noteMove(inventory client.ObjectKey, paused string, clusters map[string]bool, now time.Time) string {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

@@ -66,7 +66,7 @@ func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isBeingMade reports whether the VM was created for an OLVMInventoryVM without a VM ID yet.
+// isBeingMade reports whether the VM was created for an OLVMInventoryVM still without a VM ID.
 func (s *scope) isBeingMade(vm engine.DescribedVM) bool {
 	owner, ok := ownermark.ParseInventoryOwner(vm.CommentText())
 
@@ -75,7 +75,7 @@ func (s *scope) isBeingMade(vm engine.DescribedVM) bool {
 	})
 }
 
-// isBeingMoved reports whether clusterctl may just have moved the VM's object away.
+// isBeingMoved reports whether clusterctl may just have moved the VM's object to another management cluster.
 func (s *scope) isBeingMoved(vm engine.DescribedVM) bool {
 	mark, _ := inventory.GetMark(vm)
 	owner, _ := ownermark.ParseInventoryOwner(vm.CommentText())
@@ -98,7 +98,7 @@ func (r *Reconciler) keepObject(ctx context.Context, s *scope, object *infrav1al
 	}
 
 	if forgotten || object.Spec.ClaimRef == nil && !object.DeletionTimestamp.IsZero() {
-		// While the finalizer is set, its status explains the delay.
+		// Keep an object with a finalizer in the scope, because its status explains the delay.
 		if controllerutil.ContainsFinalizer(object, infrav1alpha1.InventoryVMFinalizer) {
 			e.vm = nil
 			s.entries = append(s.entries, e)
@@ -123,8 +123,8 @@ func (r *Reconciler) keepObject(ctx context.Context, s *scope, object *infrav1al
 	return r.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// isForgotten reports whether an OLVMInventoryVM is unclaimed and its VM no longer belongs to the inventory. For
-// recycling and provisioned VMs, the engine must confirm that the VM does not exist.
+// isForgotten reports whether an OLVMInventoryVM is unclaimed or released, and its VM no longer belongs to the
+// inventory. For released and provisioned VMs, the engine must confirm that the VM does not exist.
 func (s *scope) isForgotten(ctx context.Context, e *entry) (bool, error) {
 	claim := e.object.Spec.ClaimRef
 	provisioned := e.object.Spec.FromProvision != nil

@@ -27,7 +27,7 @@ import (
 
 // provisionFacts hold the facts of a pass about provisioned VMs: VMs created by the inventory.
 type provisionFacts struct {
-	// err explains why VMs cannot be created; nil if they can.
+	// err explains why VMs cannot be created. It is nil if they can.
 	err error
 	// young reports that the inventory is too young to create VMs.
 	young bool
@@ -107,7 +107,7 @@ func (r *Reconciler) provisionVMs(ctx context.Context, s *scope) error {
 		return err
 	}
 
-	// Do not allocate addresses to anyone else until those of the new VMs are recorded.
+	// Allocate no other addresses until the addresses of the new VMs are recorded.
 	where, self := connection.InventoryEngine(pool).ID(), client.ObjectKey{Namespace: pool.Namespace}
 
 	return r.Addresses.WithHeld(ctx, self, where, func(held addressing.Held) error {
@@ -115,11 +115,12 @@ func (r *Reconciler) provisionVMs(ctx context.Context, s *scope) error {
 	})
 }
 
-// madeAtOnce limits the new VMs of a pass, because machines wait for addresses during their allocation.
+// madeAtOnce limits the new VMs of a pass, because machines cannot get addresses while the pass allocates those of its
+// VMs.
 const madeAtOnce = 50
 
-// youth is the minimum age of an inventory before it creates VMs. clusterctl move creates it at the same moment as the
-// Clusters, and their spec.paused reveals the move.
+// youth is the minimum age of an inventory before it creates VMs. clusterctl move creates the inventory at the same
+// time as the Clusters, and only their spec.paused reveals the move.
 const youth = 3 * time.Second
 
 // canBeMoving reports whether a move to or from another management cluster may be under way in the namespace.
@@ -241,7 +242,8 @@ func (r *Reconciler) listMACAddresses(ctx context.Context, namespace string) (ma
 	return out, nil
 }
 
-// removeProvisioned deletes unclaimed OLVMInventoryVMs. The lock rejects the deletion if someone claims one meanwhile.
+// removeProvisioned deletes unclaimed OLVMInventoryVMs. The precondition rejects the deletion if someone has claimed
+// one meanwhile.
 func (r *Reconciler) removeProvisioned(ctx context.Context, s *scope, names []string) error {
 	for _, name := range names {
 		e := s.findEntry(name)
@@ -273,7 +275,8 @@ func (s *scope) countProvisioned() {
 	}
 }
 
-// describeProvisioning returns the number of created VMs, and the problems of the others.
+// describeProvisioning returns the reason and message of the condition: the number of created VMs, and the problems of
+// the others.
 func (s *scope) describeProvisioning() (reason, message string) {
 	reason = infrav1.ProvisioningReason
 	out := []string{fmt.Sprintf("%d of %d VMs are made", s.provision.made, s.provision.wanted)}

@@ -95,7 +95,8 @@ func (s *scope) fillStatus(e *entry) {
 	}
 }
 
-// setReady translates the phase to a condition. It is true if the VM can be claimed, or serves its claimant.
+// setReady derives the Ready condition from the phase. It is true if the VM can be claimed, or if its machine can use
+// it.
 func setReady(vm *infrav1alpha1.OLVMInventoryVM) {
 	status := vm.Status
 	condition := metav1.Condition{
@@ -162,12 +163,12 @@ func (s *scope) decidePhase(e *entry) (phase, reason, message string) {
 	return infrav1alpha1.InventoryVMAvailable, "", ""
 }
 
-// adviseRelease tells a user how to end a claim.
+// adviseRelease returns the advice to end a claim, for messages.
 func adviseRelease(claim *infrav1alpha1.InventoryClaim) string {
 	return fmt.Sprintf("set the annotation %s of this object to %s", infrav1alpha1.ReleaseClaimAnnotation, claim.ID)
 }
 
-// findClaimProblem returns a problem of a claim for the user. Both results are empty if there is none.
+// findClaimProblem returns the problem of a claim, for the status. Both results are empty if there is none.
 func (s *scope) findClaimProblem(e *entry) (reason, message string) {
 	claim := e.object.Spec.ClaimRef
 

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhatIsWrongWithAClaim covers each problem of a claim, and their precedence.
+// TestWhatIsWrongWithAClaim covers each problem of a claim, and the precedence of the problems.
 func TestWhatIsWrongWithAClaim(t *testing.T) {
 	t.Parallel()
 

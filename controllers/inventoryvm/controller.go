@@ -1,5 +1,5 @@
-// Package inventoryvm reconciles the OLVMInventoryVMs with VMs created for a pool: it creates each VM once, and deletes
-// it with its object.
+// Package inventoryvm reconciles the OLVMInventoryVMs whose VMs an inventory creates. It creates each VM once, and
+// deletes the VM with its object.
 package inventoryvm
 
 import (
@@ -39,10 +39,10 @@ import (
 )
 
 const (
-	// retry is the delay before retrying after the engine did not answer, or while a problem needs a user.
+	// retry is the retry interval if the engine did not answer, or if a user must solve a problem.
 	retry = 10 * time.Second
-	// settling is the time for other management clusters to notice a deletion: one having chosen the VM before has
-	// tagged it by then.
+	// settling is the time for other management clusters to notice a deletion. If one of them chose the VM earlier, it
+	// has tagged the VM by then.
 	settling = 2 * time.Second
 )
 
@@ -57,13 +57,13 @@ const statePrefix = "olvminventoryvm."
 
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch
 
-// Reconciler creates and deletes the VMs of pools.
+// Reconciler creates and deletes the VMs of inventories.
 type Reconciler struct {
 	Client client.Client
-	// APIReader bypasses the cache, for reads where outdated data would do harm.
+	// APIReader bypasses the cache for reads that must not be stale.
 	APIReader client.Reader
 	Engines   *enginepool.Pool
-	// Runs are shared by all controllers, and Addresses by all controllers assigning addresses.
+	// Runs is shared by all controllers. Addresses is shared by all controllers that allocate addresses.
 	Runs             *workspace.RunQueue
 	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
@@ -117,34 +117,35 @@ type scope struct {
 	// inventory is nil if it does not exist.
 	inventory *infrav1alpha1.OLVMInventory
 	workspace *workspace.Workspace
-	// observed is the state and the result of the last run, and action the decision about another one.
+	// observed is the state and the result of the last run. action is the decision about the next run.
 	observed workspace.Observation
 	action   workspace.Action
-	// session is nil if the engine is unavailable, and err is the reason. Set by reconcileEngine.
+	// session is nil if the engine is unavailable; err is then the reason. reconcileEngine sets session and config.
 	session *engine.Client
 	config  engine.Config
-	// spec is the VM's spec, and built the objects to create. built is nil if it cannot be rendered, and err is the
-	// reason. Set by reconcileConfiguration.
+	// spec is the VM's spec. built has the objects to create, or is nil if they cannot be rendered; err is then the
+	// reason. reconcileConfiguration sets them.
 	spec   infrav1.OLVMMachineSpec
 	built  *desired.Built
 	digest string
 	err    error
-	// allocation contains the assigned addresses. Set by reconcileConfiguration.
+	// allocation contains the assigned addresses. reconcileConfiguration sets it.
 	allocation addressing.Allocation
-	// missing reports that the engine has no VM of the object. Set by reconcileOwnership.
+	// missing reports that the engine has no VM of the object. reconcileOwnership sets it.
 	missing bool
-	// settling reports that other management clusters are being told of the VM's deletion. Set by reconcileOwnership.
+	// settling reports that a new tag announces the VM's deletion to other management clusters. reconcileOwnership sets
+	// it.
 	settling bool
-	// blocked is the reason for blocking a deletion; nil if there is none.
+	// blocked explains why a deletion must wait. It is nil if the deletion may proceed.
 	blocked *blocker.Error
-	// moving reports that clusterctl move is running, and err says so. Set by awaitMove.
+	// moving reports that clusterctl move is running; err is then the reason to wait. awaitMove sets both.
 	moving bool
 }
 
 // getEngine returns the engine of the inventory.
 func (s *scope) getEngine() connection.Engine { return connection.InventoryEngine(s.inventory) }
 
-// ownerMark returns the mark of the VM.
+// ownerMark returns the owner mark of the object's VM.
 func (s *scope) ownerMark() ownermark.Owner {
 	return ownermark.NewOwner(s.vm)
 }
@@ -155,7 +156,7 @@ func (s *scope) isRequested() bool {
 	return ok
 }
 
-// Reconcile brings one OLVMInventoryVM forward.
+// Reconcile runs one pass for an OLVMInventoryVM.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	return pass.Controller[*infrav1alpha1.OLVMInventoryVM]{
 		Tracker:          &r.passes,
@@ -184,7 +185,7 @@ func (r *Reconciler) openPass(
 
 	frame := pass.Frame{
 		Admit: func(context.Context) (bool, ctrl.Result, error) {
-			return vm.Spec.FromProvision != nil, ctrl.Result{}, nil // else somebody else created the VM
+			return vm.Spec.FromProvision != nil, ctrl.Result{}, nil // otherwise, someone else created the VM
 		},
 		IsPaused:  func(ctx context.Context) (bool, error) { return isPaused(ctx, s) },
 		Enter:     func(ctx context.Context) (func(), ctrl.Result, error) { return r.awaitMove(ctx, s) },
@@ -214,9 +215,10 @@ func isPaused(ctx context.Context, s *scope) (bool, error) {
 	return true, workspace.WritePaused(ctx, s.pass, s.vm, cause)
 }
 
-// awaitMove ends the pass for a VM of the target of clusterctl move.
+// awaitMove ends the pass for a complete VM while clusterctl move is running.
 func (r *Reconciler) awaitMove(ctx context.Context, s *scope) (func(), ctrl.Result, error) {
-	// In the target of clusterctl move the states arrive after the objects; in the source everything stays unchanged.
+	// In the target cluster of clusterctl move, the states arrive after the objects. In the source cluster, nothing may
+	// change.
 	moving, err := r.isMoving(ctx, s)
 	if moving && s.vm.DeletionTimestamp.IsZero() && inventory.IsComplete(s.vm) {
 		return nil, ctrl.Result{RequeueAfter: retry}, nil
@@ -227,7 +229,7 @@ func (r *Reconciler) awaitMove(ctx context.Context, s *scope) (func(), ctrl.Resu
 	return func() {}, ctrl.Result{}, err
 }
 
-// reconcileVM brings forward an OLVMInventoryVM of this manager.
+// reconcileVM creates or deletes the VM, unless clusterctl move is running.
 func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if s.moving {
 		return ctrl.Result{RequeueAfter: retry}, nil
@@ -242,9 +244,10 @@ func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) (ctrl.Result, er
 	return r.reconcileNormal(ctx, s)
 }
 
-// isMoving reports whether a Cluster of the namespace is paused, as during clusterctl move, before any change to a VM.
+// isMoving reports whether a Cluster of the namespace is paused, as during clusterctl move. It skips this check if the
+// VM needs no change.
 func (r *Reconciler) isMoving(ctx context.Context, s *scope) (bool, error) {
-	// An object without our finalizer during a move is about to be deleted: it must not get its finalizers back.
+	// During a move, an object without the finalizer is about to be deleted. It must not get its finalizers back.
 	if s.vm.DeletionTimestamp.IsZero() && inventory.IsComplete(s.vm) &&
 		controllerutil.ContainsFinalizer(s.vm, infrav1alpha1.InventoryVMFinalizer) {
 		return false, nil // there is nothing to do
@@ -266,7 +269,7 @@ func (r *Reconciler) isMoving(ctx context.Context, s *scope) (bool, error) {
 	return false, nil
 }
 
-// reconcileNormal creates the VM. A finished VM is left alone, because a claim changes it.
+// reconcileNormal creates the VM. It does not change a complete VM, because a claim may have changed it.
 func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) (ctrl.Result, error) {
 	observed, err := s.workspace.Observe(ctx)
 	if s.observed = observed; err != nil {
@@ -323,8 +326,8 @@ func (s *scope) stateSecret() string {
 	return s.vm.Status.Terraform.StateSecretName
 }
 
-// reconcileLost releases an object whose incomplete VM was deleted by others. The inventory creates another object, and
-// with it another VM.
+// reconcileLost deletes the object if someone deleted its incomplete VM in the engine. The inventory then creates
+// another object, and with it another VM.
 func (r *Reconciler) reconcileLost(ctx context.Context, s *scope) (bool, error) {
 	if s.session == nil || s.vm.Spec.VMID == "" || s.workspace.IsInFlight() {
 		return false, nil
@@ -339,7 +342,7 @@ func (r *Reconciler) reconcileLost(ctx context.Context, s *scope) (bool, error) 
 	return true, r.deleteObject(ctx, s)
 }
 
-// deleteObject deletes the object as it was read, so that the inventory creates another one.
+// deleteObject deletes the object, but not a later one with the same name. The inventory then creates another object.
 func (r *Reconciler) deleteObject(ctx context.Context, s *scope) error {
 	if err := r.Client.Delete(ctx, s.vm, client.Preconditions{UID: &s.vm.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("failed to delete OLVMInventoryVM %s: %w", s.vm.Name, err)
@@ -348,7 +351,7 @@ func (r *Reconciler) deleteObject(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isApplied reports whether the VM is finished.
+// isApplied reports whether the VM is complete.
 func (s *scope) isApplied() bool {
 	return s.observed.State.WasApplied() && s.vm.Spec.VMID != ""
 }
@@ -364,7 +367,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
 	s.session, s.config, s.err = r.Engines.OpenSession(ctx, s.getEngine())
 }
 
-// reconcileConfiguration decides the objects to create.
+// reconcileConfiguration resolves names, and builds the configuration of the VM.
 func (r *Reconciler) reconcileConfiguration(ctx context.Context, s *scope) error {
 	decided := *s.vm.Spec.FromProvision
 	if err := r.reconcileSpec(ctx, s); err != nil {
@@ -414,8 +417,8 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// reconcileConflict releases an object with addresses taken by another at the same moment: it is recreated with other
-// addresses. Nothing exists for it yet.
+// reconcileConflict deletes the object if another object got one of its addresses at the same time. The inventory then
+// creates an object with other addresses. The engine has nothing of the object yet.
 func (r *Reconciler) reconcileConflict(ctx context.Context, s *scope) (bool, error) {
 	identity, err := s.session.LoadIdentity(ctx) // the inventory may not have recorded it yet
 	if err != nil {
@@ -483,7 +486,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 		r.reconcileOwnership(ctx, s)
 	}
 
-	// The template identifies its data disks; without it, disks missing from all states stay.
+	// Only the template identifies the data disks. Without it, data disks missing from all states stay.
 	var field *blocker.Error
 	if s.inventory != nil {
 		if err := r.reconcileSpec(ctx, s); err != nil && !errors.As(err, &field) {
@@ -502,7 +505,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 }
 
 // reconcileOwnership verifies that nobody uses the VM before anything touches it. It checks the engine too, because
-// another management cluster may have claimed the VM. A tag tells others of the deletion.
+// another management cluster may have claimed the VM. A tag announces the deletion to other management clusters.
 func (r *Reconciler) reconcileOwnership(ctx context.Context, s *scope) {
 	if s.session == nil {
 		return
@@ -522,7 +525,7 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, s *scope) {
 	}
 }
 
-// vmIDs returns the IDs of the VMs known to the object and its state. They differ if a VM was created twice.
+// vmIDs returns the VM IDs of the object and of its state. They differ if the VM was created twice.
 func (s *scope) vmIDs() []engine.ID {
 	var out []engine.ID
 
@@ -535,8 +538,7 @@ func (s *scope) vmIDs() []engine.ID {
 	return out
 }
 
-// checkAndMark records why a VM must not be deleted, or marks it for deletion. It reports whether the engine has the
-// VM.
+// checkAndMark records why a VM must not be deleted, or tags it for deletion. It reports whether the engine has the VM.
 func (s *scope) checkAndMark(ctx context.Context, id engine.ID) (bool, error) {
 	vm, tags, err := fetchVMWithTags(ctx, s.session, id)
 	if engine.IsNotFound(err) {
@@ -572,7 +574,7 @@ func fetchVMWithTags(ctx context.Context, session *engine.Client, id engine.ID) 
 	return vm, tags, err
 }
 
-// explainKept returns the reason for not deleting a VM now; nil if there is none.
+// explainKept explains why a VM must not be deleted now. It returns nil if it may be deleted.
 func explainKept(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blocker.Error {
 	mark, tagged := inventory.GetMark(engine.DescribedVM{VM: vm, Tags: tags})
 	found, ours := ownermark.ParseInventoryOwner(vm.CommentText())
@@ -626,7 +628,7 @@ func explainKept(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blocker.E
 	return nil
 }
 
-// removeMarks removes the marks of VMs gone from the engine.
+// removeMarks removes the deletion tags of deleted VMs.
 func (s *scope) removeMarks(ctx context.Context) error {
 	if s.session == nil {
 		return nil // no VM was created
@@ -641,7 +643,7 @@ func (s *scope) removeMarks(ctx context.Context) error {
 	return nil
 }
 
-// reconcileDestroy submits a destroying run if necessary, and releases the object once nothing is left.
+// reconcileDestroy submits a destroy run if needed, and releases the object once nothing is left.
 func (r *Reconciler) reconcileDestroy(ctx context.Context, s *scope) (ctrl.Result, error) {
 	request := workspace.Request{
 		Facts: workspace.Facts{

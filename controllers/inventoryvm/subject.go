@@ -23,7 +23,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// vmSubject is a VM created for a pool, with its network interfaces, disks and tags.
+// vmSubject is a VM created for an inventory, with its network interfaces, disks and tags.
 type vmSubject struct {
 	client     client.Client
 	vm         *infrav1alpha1.OLVMInventoryVM
@@ -31,14 +31,14 @@ type vmSubject struct {
 	config     engine.Config
 	dataCenter string
 	owner      ownermark.Owner
-	// ids are the IDs of the VMs known to the object and its state.
+	// ids are the VM IDs of the object and of its state.
 	ids []engine.ID
-	// spec and built describe the VM; only set for Render.
+	// spec and built describe the VM. Only Render needs built.
 	spec  infrav1.OLVMMachineSpec
 	built *desired.Built
 }
 
-// newSubject copies the data for a run from the scope.
+// newSubject copies the inputs of a run from the scope.
 func (r *Reconciler) newSubject(s *scope) *vmSubject {
 	return &vmSubject{
 		client:     r.Client,
@@ -97,7 +97,8 @@ func guardVM(had bool) func(terraform.Change) string {
 	}
 }
 
-// recordVM records the ID of the VM the moment it exists. If that fails, the state or a look by name finds it later.
+// recordVM records the ID of the VM as soon as it exists. If recording fails, the state or a lookup by name finds the
+// VM later.
 func (s *vmSubject) recordVM(ctx context.Context, address, id string) {
 	if address != render.VMAddress.String() {
 		return
@@ -114,15 +115,16 @@ func (s *vmSubject) recordVM(ctx context.Context, address, id string) {
 	}
 }
 
-// Outdated compares the decisions for the VM. They do not change during the life of an object.
+// Outdated reports whether current has another spec.fromProvision. The field is immutable, so current is then another
+// object.
 func (s *vmSubject) Outdated(current client.Object) bool {
 	vm, ok := current.(*infrav1alpha1.OLVMInventoryVM)
 
 	return !ok || !equality.Semantic.DeepEqual(vm.Spec.FromProvision, s.vm.Spec.FromProvision)
 }
 
-// RenderDestroy renders only the provider. It checks once more that nobody uses the VM, because the run may have
-// waited.
+// RenderDestroy renders a configuration without resources, so the run destroys everything in the state. It checks again
+// that nobody uses the VM, because the run may have waited.
 func (s *vmSubject) RenderDestroy(ctx context.Context) (workspace.Configuration, error) {
 	for _, id := range s.ids {
 		vm, err := s.session.FetchVM(ctx, id)
@@ -158,14 +160,14 @@ func (s *vmSubject) checkFree(ctx context.Context, vm *engine.VM) error {
 	return nil
 }
 
-// Unblock removes the snapshots of the VM, so that its data disks can be detached. The snapshots would be deleted
+// Unblock removes the snapshots of the VM, so that its data disks can be detached. Deleting the VM would delete them
 // anyway.
 func (s *vmSubject) Unblock(ctx context.Context, err error) (bool, error) {
 	return desired.RemoveBlockingSnapshots(ctx, s.session, engine.ID(s.vm.Spec.VMID), err)
 }
 
-// RemoveOrphans deletes a VM missing from all states, if the object is being deleted, and data disks missing from all
-// states.
+// RemoveOrphans deletes data disks missing from all states. If the object is being deleted, it also deletes a VM
+// missing from all states.
 func (s *vmSubject) RemoveOrphans(
 	ctx context.Context, operation terraform.Operation, before *tfstate.State, load workspace.LoadFunc,
 ) error {

@@ -56,11 +56,11 @@ const (
 	patience = time.Minute
 )
 
-// errRefused is the API server's error for a request refused by a test.
+// errRefused is the API server's error for a request that a test refuses.
 var errRefused = errors.New("the API server refuses")
 
-// bench is a Reconciler with its surroundings: a client without a real API server, a simulated engine, and an executor
-// in place of Terraform. It starts with the machine m of the cluster demo, before its first pass.
+// bench is a Reconciler with its dependencies: a client without a real API server, a simulated engine, and an executor
+// instead of Terraform. It starts with the machine m of the cluster demo, before the machine's first pass.
 type bench struct {
 	t        *testing.T
 	r        *Reconciler
@@ -71,7 +71,7 @@ type bench struct {
 	watcher  *watcher
 	recorder *events.FakeRecorder
 
-	// passes belong to scopes. They have begun, but not ended.
+	// passes are the passes of scopes that have not ended yet.
 	passes []*pass.Pass
 
 	mu      sync.Mutex
@@ -149,7 +149,7 @@ func withOptions(t *testing.T, options ovirtsim.Options, change func(*objects)) 
 	t.Helper()
 	options.Timings = ovirtsim.Timings{
 		Clone: time.Millisecond, Launch: time.Millisecond, PowerUp: time.Millisecond, PowerDown: time.Millisecond,
-		Fence: time.Hour, // a test fences a host by its recovery
+		Fence: time.Hour, // a host is fenced only when a test recovers it
 	}
 	sim, err := ovirtsim.New(options)
 	check.Error(t, err, "")
@@ -177,7 +177,7 @@ func withOptions(t *testing.T, options ovirtsim.Options, change func(*objects)) 
 	return b
 }
 
-// destroyVMs deletes the VMs of the machine m, like the provider.
+// destroyVMs deletes the VMs of the machine m, as the provider does.
 func (b *bench) destroyVMs(ctx context.Context) {
 	for _, vm := range b.sim.ListVMs() {
 		id := engine.ID(vm.ID)
@@ -408,7 +408,7 @@ func (b *bench) connected() *machineScope {
 	return scope
 }
 
-// configured returns a scope after all phases before the run.
+// configured returns a scope after all phases that precede the run.
 func (b *bench) configured() *machineScope {
 	b.t.Helper()
 	scope := b.scope()
@@ -465,7 +465,7 @@ func (b *bench) delete() {
 	check.Error(b.t, b.api.Delete(b.t.Context(), &infrav1.OLVMMachine{ObjectMeta: named("m")}), "")
 }
 
-// store writes the state of the machine m, like a run after applying the configuration with this digest.
+// store writes the state of the machine m, as a run does after it has applied the configuration with this digest.
 func (b *bench) store(state []byte, digest string) {
 	b.t.Helper()
 	states := &tfstate.Store{Client: b.api, Reader: b.api}
@@ -603,13 +603,13 @@ func parsed(t *testing.T, digest string, resources ...string) *tfstate.State {
 type executor struct {
 	mu       sync.Mutex
 	requests []terraform.Request
-	// refusal is the error of each plan; nil accepts it.
+	// refusal is the error of each plan. If it is nil, the executor accepts the plan.
 	refusal error
 	// run replaces a run. By default, a run saves an empty state.
 	run func(ctx context.Context, request terraform.Request) error
-	// destroyed is called after a run has destroyed the resources of its state; nil without an engine.
+	// destroyed is called after a run has destroyed the resources of its state. It is nil without an engine.
 	destroyed func(ctx context.Context)
-	// drift is the result of checks.
+	// drift is the result of each drift check.
 	drift []terraform.Drift
 }
 

@@ -25,7 +25,7 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventories,verbs=get;list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvminventoryvms,verbs=get;list;watch;patch
 
-// claimantIndex finds the OLVMInventoryVM of an OLVMMachine by the machine's name.
+// claimantIndex is the name of the index of OLVMInventoryVMs by the OLVMMachine with the claim.
 const claimantIndex = "spec.claimRef.machineName"
 
 // indexClaimants registers claimantIndex with the cache.
@@ -82,7 +82,7 @@ func (c claimFacts) vmName() string {
 // isFromInventory reports whether the machine takes its VM from an inventory.
 func (s *machineScope) isFromInventory() bool { return s.olvmMachine.Spec.FromInventory != nil }
 
-// reconcileClaim looks up the machine's claimed VM. The OLVMInventory assigns VMs to machines.
+// reconcileClaim finds the VM claimed for the machine. The OLVMInventory controller assigns VMs to machines.
 func (r *Reconciler) reconcileClaim(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	if !scope.isFromInventory() {
 		return 0, nil
@@ -172,7 +172,7 @@ func isInGroup(scope *machineScope, group string) bool {
 	return group == name || strings.HasPrefix(group, name+"/") && strings.HasSuffix(group, "/"+scope.olvmMachine.Name)
 }
 
-// claimedVM returns the VM to take over, in its present state in the engine. It returns nil if there is none.
+// claimedVM returns the claimed VM as the engine reports it. It returns nil if there is none.
 func (s *machineScope) claimedVM() *engine.VM {
 	if !s.isFromInventory() {
 		return nil
@@ -181,7 +181,8 @@ func (s *machineScope) claimedVM() *engine.VM {
 	return s.vm.seen
 }
 
-// releaseClaim releases the VM of a deleted machine. The inventory then prepares the VM for its next machine.
+// releaseClaim releases the VM of a deleted machine. The OLVMInventory controller then prepares the VM for its next
+// machine.
 func (r *Reconciler) releaseClaim(ctx context.Context, scope *machineScope) error {
 	if !scope.isFromInventory() {
 		return nil

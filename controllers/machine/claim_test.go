@@ -236,7 +236,7 @@ func TestInGroup(t *testing.T) {
 	}
 }
 
-// TestClaimedVM covers the VM to take over: only one seen with the machine's mark.
+// TestClaimedVM verifies that a machine uses its claimed VM only after a phase has seen the VM with the machine's mark.
 func TestClaimedVM(t *testing.T) {
 	seen := &engine.VM{ID: vmID}
 
@@ -346,7 +346,7 @@ func TestGiveBack(t *testing.T) {
 	check.Equal(t, "it is never deleted", errors.Is(b.session.DeleteVM(t.Context(), vmID), nil), true)
 }
 
-// TestConfiguringWaitsForTheClaim verifies that nothing is resolved before there is a VM to take over.
+// TestConfiguringWaitsForTheClaim verifies that nothing is resolved before the machine has a claimed VM.
 func TestConfiguringWaitsForTheClaim(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.pooled()

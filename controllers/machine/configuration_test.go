@@ -140,7 +140,7 @@ func TestAClaimedVMThatCannotBeReadIsAskedForAgain(t *testing.T) {
 	check.Equal(t, "the VM that is taken over", scope.desired.built.Machine.ClaimedVMID, vmID)
 }
 
-// TestControlPlaneNodes covers which machines learn the control plane's addresses, and the choice of addresses.
+// TestControlPlaneNodes covers which machines get the addresses of the control plane, and which addresses these are.
 func TestControlPlaneNodes(t *testing.T) {
 	nodes := func(o *objects) {
 		for name, addresses := range map[string]string{

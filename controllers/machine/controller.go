@@ -44,14 +44,14 @@ import (
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines/status,verbs=patch
-// The finalizers: some API servers check owner references with blockOwnerDeletion. There, the controller needs
-// permission to update the owner's finalizers.
+// Some API servers check owner references with blockOwnerDeletion. There, the controller needs permission to update the
+// finalizers of the owner.
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmmachines/finalizers;olvmclusters/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=create;update;delete
 // +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddressclaims,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=ipam.cluster.x-k8s.io,resources=ipaddresses,verbs=get;list;watch
 
-// Reconciler reconciles OLVMMachines. It creates one VM for each, with Terraform.
+// Reconciler reconciles OLVMMachines. It creates one VM for each of them, with Terraform.
 type Reconciler struct {
 	Client client.Client
 	// APIReader bypasses the cache for reads that must not be stale.
@@ -66,7 +66,7 @@ type Reconciler struct {
 	Delivery *userdataserver.Server
 	// KeepUserData keeps user data in the engine and in states after the VM becomes a node.
 	KeepUserData bool
-	// FailureHolds is how long a VM must be down before it has failed; 0 for half a minute.
+	// FailureHolds is how long a VM must be down before it counts as failed. 0 means 30 seconds.
 	FailureHolds time.Duration
 
 	passes     pass.Tracker
@@ -134,8 +134,8 @@ func (r *Reconciler) SetupWithManager(
 	return nil
 }
 
-// ownerChanged passes only changes of a Machine relevant to a pass. Cluster API updates its status many times while a
-// node joins.
+// ownerChanged selects the changes of a Machine relevant to its OLVMMachine. Cluster API updates the status of a
+// Machine many times while its node joins.
 var ownerChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*clusterv1.Machine)
@@ -222,7 +222,7 @@ func (r *Reconciler) openPass(
 	}, nil
 }
 
-// newScope returns the empty scope of a new pass.
+// newScope returns the scope of a new pass, without facts.
 func (r *Reconciler) newScope(of *pass.Pass, olvmMachine *infrav1.OLVMMachine) *machineScope {
 	return &machineScope{
 		pass:        of,
@@ -240,8 +240,8 @@ func (r *Reconciler) dropMachine(ctx context.Context, key types.NamespacedName) 
 	return errors.Join(r.Addresses.AbandonClaims(ctx, key), r.workspaces.CleanUpDeleted(key))
 }
 
-// acquirePlace takes a place among the reconciles of the machine's engine. Machines with a VM in creation use a queue
-// of their own, so they do not wait behind machines without one.
+// acquirePlace waits for a place among the concurrent reconciles of the machine's engine. Machines whose VM is being
+// created have a queue of their own, so they do not wait behind machines without a VM.
 func (r *Reconciler) acquirePlace(ctx context.Context, scope *machineScope) (leave func(), ok bool) {
 	if scope.olvmCluster == nil {
 		return func() {}, true
@@ -255,7 +255,7 @@ func (r *Reconciler) acquirePlace(ctx context.Context, scope *machineScope) (lea
 	return r.limiter.AcquirePlace(ctx, tenant, connection.GetEngineID(scope.olvmCluster).Key())
 }
 
-// hasBegun reports whether the VM is in creation: a run has begun, or the VM exists but is not up yet.
+// hasBegun reports whether the VM is being created: a run has begun, or the VM exists but is not up yet.
 func hasBegun(scope *machineScope) bool {
 	if scope.workspace.HasBegun() {
 		return true
@@ -264,7 +264,8 @@ func hasBegun(scope *machineScope) bool {
 	return !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) && scope.vmID() != ""
 }
 
-// admitMachine reports whether a Machine of an existing Cluster owns the machine, or the machine is in deletion.
+// admitMachine reports whether to reconcile a machine: a Machine of an existing Cluster must own it, or it must be in
+// deletion. It also adds the finalizer.
 func (r *Reconciler) admitMachine(ctx context.Context, scope *machineScope) (bool, ctrl.Result, error) {
 	if !scope.olvmMachine.DeletionTimestamp.IsZero() {
 		return true, ctrl.Result{}, nil
@@ -280,7 +281,6 @@ func (r *Reconciler) admitMachine(ctx context.Context, scope *machineScope) (boo
 	return true, ctrl.Result{}, nil
 }
 
-// reconcileAdmitted reconciles an admitted machine.
 func (r *Reconciler) reconcileAdmitted(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
 	if scope.machine != nil {
 		ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Machine", scope.machine.Name))
@@ -337,10 +337,11 @@ func (r *Reconciler) findOwners(ctx context.Context, scope *machineScope) error 
 	return nil
 }
 
-// findHolder checks whether another Cluster already holds the OLVMCluster named by the machine's Cluster.
+// findHolder checks whether the OLVMCluster named by the machine's Cluster belongs to another Cluster. If so, it sets
+// excluded.
 func (r *Reconciler) findHolder(ctx context.Context, scope *machineScope) error {
 	if scope.olvmMachine.Spec.ProviderID != "" {
-		return nil // its VM stays unchanged
+		return nil // the machine keeps its VM
 	}
 
 	claims, err := holder.FindClaims(ctx, r.Client, scope.olvmCluster)
@@ -351,7 +352,7 @@ func (r *Reconciler) findHolder(ctx context.Context, scope *machineScope) error 
 	return err
 }
 
-// findOLVMCluster finds the OLVMCluster of a machine without a Cluster, by their common cluster label. Deletion still
+// findOLVMCluster finds the OLVMCluster of a machine without a Cluster, by their common cluster label. A deletion still
 // needs the connection to the engine.
 func (r *Reconciler) findOLVMCluster(ctx context.Context, scope *machineScope) error {
 	name := scope.olvmMachine.Labels[clusterv1.ClusterNameLabel]

@@ -58,8 +58,8 @@ func TestSetupNeedsAllItsParts(t *testing.T) {
 	}
 }
 
-// TestWhichChangesOfAMachineAreNews covers changes of a Machine with and without a new pass. Cluster API updates the
-// status of a Machine many times while its node joins.
+// TestWhichChangesOfAMachineAreNews covers changes of a Machine that start a pass, and changes that do not. Cluster API
+// updates the status of a Machine many times while its node joins.
 func TestWhichChangesOfAMachineAreNews(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*clusterv1.Machine)
@@ -251,7 +251,7 @@ func nameOf[T any, P interface {
 	return object.GetName()
 }
 
-// TestOwnersThatCannotBeRead verifies that a failed read is not taken for a missing owner.
+// TestOwnersThatCannotBeRead verifies that an owner does not count as missing if reading it fails.
 func TestOwnersThatCannotBeRead(t *testing.T) {
 	for name, tt := range map[string]struct {
 		verb   string
@@ -393,7 +393,7 @@ func TestBegunByARun(t *testing.T) {
 	b.awaitRun()
 }
 
-// TestAMachineFromItsFirstPassToItsLast runs all phases: creation, a pass without news, and deletion.
+// TestAMachineFromItsFirstPassToItsLast covers the life of a machine: creation, a pass without changes, and deletion.
 func TestAMachineFromItsFirstPassToItsLast(t *testing.T) {
 	b := withEngine(t, nil, ovirtsim.VM{Name: "spare", ID: vmID, Up: true})
 	ended := make(chan struct{}) // closed at the end of the pass: a change during the pass would start another one

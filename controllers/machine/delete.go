@@ -20,8 +20,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// reconcileDelete destroys the VM, then the state, and then removes the finalizer. It stops at the first unfinished
-// step, so it never releases an address still in use by the VM.
+// reconcileDelete destroys the VM, deletes the state, and removes the finalizer, in this order. It stops at the first
+// unfinished step, so it never releases an address still in use by the VM.
 func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(scope.olvmMachine, infrav1.MachineFinalizer) {
 		return ctrl.Result{}, nil
@@ -124,7 +124,7 @@ func explainNotDeleted(scope *machineScope, vm *engine.VM) *blocker.Error {
 	}
 
 	if vm.DeleteProtected != nil && *vm.DeleteProtected && !scope.isFromInventory() {
-		// Check before the VM is powered off for nothing.
+		// Check this first. Otherwise, the run would power off the VM, and then fail to delete it.
 		return blocker.NewDeletionError(engineRetry, "VM %s (%s) is protected against deletion; to delete it turn "+
 			"Delete Protection off in the engine", vm.Name, vm.ID)
 	}
@@ -137,9 +137,10 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 	request := workspace.Request{
 		Facts: workspace.Facts{
 			Ready: scope.engine.session != nil && scope.vm.err == nil,
-			// A submitted run may have created a VM without recording its ID. Only the job looks for such a VM by name.
+			// A submitted run may have created a VM without recording its ID. Only the destroy run looks for such a VM
+			// by name.
 			MayExist:     !scope.vm.missing && addressing.CanHaveVM(scope.olvmMachine),
-			Seen:         scope.vm.seen != nil && !scope.isFromInventory(), // VMs of an inventory stay
+			Seen:         scope.vm.seen != nil && !scope.isFromInventory(), // a run does not delete VMs of an inventory
 			ShutdownLeft: shutdownLeft(scope),
 		},
 		Subject: func() workspace.Subject { return r.newSubject(scope) },
@@ -168,7 +169,7 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 	return ctrl.Result{RequeueAfter: action.After}, nil
 }
 
-// releaseMachine returns the machine's addresses and claim, deletes its state, and removes the finalizer.
+// releaseMachine releases the machine's addresses and claim, deletes its state, and removes the finalizer.
 func (r *Reconciler) releaseMachine(ctx context.Context, scope *machineScope) error {
 	if err := r.Addresses.ReleaseClaims(ctx, scope.olvmMachine); err != nil {
 		return err
@@ -191,8 +192,8 @@ func (r *Reconciler) releaseMachine(ctx context.Context, scope *machineScope) er
 // defaultShutdown is the default time for a guest to shut down.
 const defaultShutdown = 5 * time.Minute
 
-// shutdownLeft returns the time left for a graceful shutdown of the guest, or 0 if no run waits for one. It counts from
-// the deletion timestamp, so a restart of the manager does not prolong it.
+// shutdownLeft returns the time left for a graceful shutdown of the guest, or 0 if the destroy run need not wait for
+// one. It counts from the deletion timestamp, so a restart of the manager does not prolong it.
 func shutdownLeft(scope *machineScope) time.Duration {
 	want, vm := scope.olvmMachine.Spec.VirtualMachine.Shutdown, scope.vm.seen
 	if want.Mode != "Graceful" || vm == nil || vm.Status != engine.VMUp && vm.Status != engine.VMPoweringDown {

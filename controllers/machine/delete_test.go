@@ -96,7 +96,7 @@ func labelled(names []string) []client.Object {
 	return out
 }
 
-// TestWhatADeletionWaitsFor covers deletions with and without a blocker.
+// TestWhatADeletionWaitsFor covers deletions that must wait, and deletions that proceed.
 func TestWhatADeletionWaitsFor(t *testing.T) {
 	const gone = "gone"
 	protect := ownVM(true)
@@ -253,7 +253,8 @@ func TestADeletionWhoseEngineIsAway(t *testing.T) {
 	}
 }
 
-// TestADeletionWithoutOurFinalizer verifies that the controller ignores a machine without our finalizer.
+// TestADeletionWithoutOurFinalizer verifies that the controller ignores a machine in deletion without the controller's
+// finalizer.
 func TestADeletionWithoutOurFinalizer(t *testing.T) {
 	b := withEngine(t, func(o *objects) {
 		o.hasVM()
@@ -436,7 +437,8 @@ func TestAGuestIsAskedToShutDown(t *testing.T) {
 	}
 }
 
-// TestADestructionThatCannotBeRecordedDoesNotBegin refuses the annotation required before a run.
+// TestADestructionThatCannotBeRecordedDoesNotBegin makes the API server refuse the write that must precede a destroy
+// run.
 func TestADestructionThatCannotBeRecordedDoesNotBegin(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	b.store(stateOf(1, "ovirt_vm="+vmID), "digest")

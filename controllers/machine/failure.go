@@ -59,7 +59,7 @@ func isKnownFailed(m *infrav1.OLVMMachine) bool {
 // another host.
 const failureHolds = 30 * time.Second
 
-// vmEnd is the last end of a VM.
+// vmEnd is the last end of a VM, with the decision whether it was a failure.
 type vmEnd struct {
 	vm       engine.ID
 	stopTime string

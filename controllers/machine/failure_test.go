@@ -18,7 +18,7 @@ import (
 
 func TestOnlyAProofMakesAFailure(t *testing.T) {
 	highlyAvailable := &engine.HighAvailability{Enabled: ptr.To(true)}
-	// of is a machine whose VM had a status, and whose condition has a reason.
+	// of returns a machine whose VM had this status, and whose condition has this reason.
 	of := func(status engine.VMStatus, reason string) *infrav1.OLVMMachine {
 		m := &infrav1.OLVMMachine{}
 		m.Status.Initialization.Provisioned = ptr.To(true)
@@ -76,7 +76,7 @@ func TestOnlyAProofMakesAFailure(t *testing.T) {
 	)
 }
 
-// failing is a bench with a machine whose VM has crashed, and no list of VMs that is older.
+// failing returns a bench with a machine whose VM has crashed. It has no cached list of VMs.
 func failing(t *testing.T, holds time.Duration) *bench {
 	t.Helper()
 	b := running(t, ownVM(true), nil)
@@ -87,7 +87,7 @@ func failing(t *testing.T, holds time.Duration) *bench {
 	return b
 }
 
-// expectRunning passes once and checks the condition.
+// expectRunning runs one pass, and checks the condition VirtualMachineRunning.
 func (b *bench) expectRunning(what, want string) ctrl.Result {
 	b.t.Helper()
 	result := b.pass()
@@ -112,7 +112,7 @@ func TestAFailureIsToldAfterItHasHeld(t *testing.T) {
 		"starts safely once its Node has no taint node.kubernetes.io/out-of-service")
 }
 
-// TestAVMThatTheEngineRunsAgainHasNotFailed has a list of VMs that is older than the second start.
+// TestAVMThatTheEngineRunsAgainHasNotFailed uses a cached list of VMs from before the second start.
 func TestAVMThatTheEngineRunsAgainHasNotFailed(t *testing.T) {
 	b := failing(t, time.Minute)
 	b.expectRunning("at first", saidNotRunning)
@@ -126,7 +126,7 @@ func TestAVMThatTheEngineRunsAgainHasNotFailed(t *testing.T) {
 	b.expectRunning("by a new one", "True/"+infrav1.VirtualMachineRunningReason)
 }
 
-// TestALaterEndOfAVMIsJudgedAnew has a VM that failed before the end that the engine shows now.
+// TestALaterEndOfAVMIsJudgedAnew covers a VM that has ended again after a failure.
 func TestALaterEndOfAVMIsJudgedAnew(t *testing.T) {
 	b := failing(t, time.Nanosecond)
 	b.expectRunning("the first end", saidFailed)
@@ -140,7 +140,7 @@ func TestALaterEndOfAVMIsJudgedAnew(t *testing.T) {
 	check.Equal(t, "the first end is a proof", cache.ends[workspace.NewMachineKey(b.stored())].proved, false)
 }
 
-// TestANewManagerConfirmsAFailure has a manager that starts while a VM is down.
+// TestANewManagerConfirmsAFailure starts another manager while a VM is down.
 func TestANewManagerConfirmsAFailure(t *testing.T) {
 	b := failing(t, time.Nanosecond)
 	b.expectRunning("by the first manager", saidFailed)
@@ -152,7 +152,7 @@ func TestANewManagerConfirmsAFailure(t *testing.T) {
 
 func TestTheEngineIsAskedOnceWhyAVMIsDown(t *testing.T) {
 	b := failing(t, time.Minute)
-	b.expectRunning("at first", saidNotRunning) // the list of VMs needs events, too
+	b.expectRunning("at first", saidNotRunning) // lists the VMs before the fault, because the list needs events, too
 	b.r.FailureHolds = time.Nanosecond
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/events", Status: 503, Count: 1}), "")
 	result := b.expectRunning("without an answer", saidNotRunning)
@@ -163,13 +163,13 @@ func TestTheEngineIsAskedOnceWhyAVMIsDown(t *testing.T) {
 	b.expectRunning("without being asked", saidFailed)
 }
 
-// expectDown waits until the engine says that the VM is down.
+// expectDown waits until the engine reports the VM as down.
 func (b *bench) expectDown() {
 	b.t.Helper()
 	b.eventually("the VM is down", func() bool { return b.vm(vmID).Status == engine.VMDown })
 }
 
-// restart starts the VM behind the manager's back, and ends it again.
+// restart starts the VM in the engine, and ends it again with end.
 func (b *bench) restart(end func() error) error {
 	b.t.Helper()
 	check.Error(b.t, b.session.StartVM(b.t.Context(), vmID, false), "")
@@ -184,7 +184,7 @@ func (b *bench) restart(end func() error) error {
 	return nil
 }
 
-// TestAFailureIsToldOnlyIfALiveLookRepeatsIt has a list of VMs with an end that is not the VM's last one any more.
+// TestAFailureIsToldOnlyIfALiveLookRepeatsIt uses a cached list of VMs with an end that is no longer the VM's last one.
 func TestAFailureIsToldOnlyIfALiveLookRepeatsIt(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(*bench) error
@@ -215,7 +215,8 @@ func TestAFailureIsToldOnlyIfALiveLookRepeatsIt(t *testing.T) {
 	}
 }
 
-// TestAFailureWaitsForAnEngineThatDoesNotShowTheVM has a list, and no answer about the VM itself.
+// TestAFailureWaitsForAnEngineThatDoesNotShowTheVM uses a cached list, while the engine does not answer requests for
+// the VM.
 func TestAFailureWaitsForAnEngineThatDoesNotShowTheVM(t *testing.T) {
 	b := failing(t, time.Minute)
 	b.expectRunning("at first", saidNotRunning)
@@ -227,8 +228,8 @@ func TestAFailureWaitsForAnEngineThatDoesNotShowTheVM(t *testing.T) {
 	b.expectRunning("with one", saidFailed)
 }
 
-// TestAVMOnAHostThatNobodySeesFailsWhenItsHostIsFenced has a host that the engine does not reach. The VM may run until
-// the engine says that it is down.
+// TestAVMOnAHostThatNobodySeesFailsWhenItsHostIsFenced covers a host that the engine cannot reach. The VM may run until
+// the engine reports it as down.
 func TestAVMOnAHostThatNobodySeesFailsWhenItsHostIsFenced(t *testing.T) {
 	for name, seen := range map[string]bool{"the manager sees the loss": true, "the manager was away": false} {
 		t.Run(name, func(t *testing.T) {

@@ -56,7 +56,7 @@ func (r *Reconciler) resolveAffinityGroups(
 		scope.olvmCluster.Status.AffinityGroups)
 }
 
-// checkGroups checks that the machine's groups exist and have room for it. wanted holds the desired groups, there the
+// checkGroups checks that the machine's groups exist and have room for it. wanted are the desired groups. there are the
 // existing ones.
 func checkGroups(
 	self placement.Member, role infrav1.MachineRole, wanted []placement.Group, there []infrav1.AffinityGroupStatus,
@@ -105,8 +105,8 @@ func checkGroups(
 	return nil
 }
 
-// findLeftGroup reports whether someone removed the VM from one of its groups. A deleted group does not count: the
-// OLVMCluster recreates it under another UUID.
+// findLeftGroup reports whether someone removed the VM from one of its groups. It ignores a deleted group, because the
+// OLVMCluster controller creates it again with another UUID.
 func (r *Reconciler) findLeftGroup(ctx context.Context, scope *machineScope) (bool, error) {
 	if scope.vm.seen == nil || scope.observed.State == nil || len(scope.desired.built.Machine.AffinityGroups) == 0 {
 		return false, nil

@@ -214,7 +214,7 @@ func TestGroupsThatCannotBeAskedFor(t *testing.T) {
 	}
 }
 
-// TestFindLeftGroup covers a VM removed from a group by someone else, and cases with the same look.
+// TestFindLeftGroup covers a VM that someone removed from a group, and cases that look similar.
 func TestFindLeftGroup(t *testing.T) {
 	for name, tt := range map[string]struct {
 		members []string

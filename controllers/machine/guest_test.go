@@ -15,7 +15,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// agent is a guest limited to reporting addresses.
+// agent is a guest that only reports addresses.
 type agent ovirtsim.AgentReport
 
 func (a agent) Boot(ctx context.Context, _ ovirtsim.GuestVM, ready func(ovirtsim.AgentReport)) error {

@@ -217,7 +217,7 @@ func TestNetworksThatCannotBeAreNamed(t *testing.T) {
 // ignition23 is bootstrap data for Ignition.
 const ignition23 = `{"ignition":{"version":"2.3.0"}}`
 
-// TestBootstrapDataThatDoesNotFit covers contradictory data, and data unreadable for the image.
+// TestBootstrapDataThatDoesNotFit covers contradictory data, and data that the image cannot read.
 func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 	large := "#cloud-config\nwrite_files: [{path: /a, content: " + strings.Repeat("x", 512<<10) + "}]\n"
 	leased := &infrav1.UserData{BootstrapDelivery: "Pointer"}
@@ -311,7 +311,7 @@ func TestWhatAVMIsToldIsAllOfIt(t *testing.T) {
 	check.Contains(t, "user data", userData, "enabled: true")
 }
 
-// TestTheKubeletIsToldItsAddresses verifies that a node registers addresses of its pods' IP families.
+// TestTheKubeletIsToldItsAddresses verifies that a node registers an address of each IP family of its pods.
 func TestTheKubeletIsToldItsAddresses(t *testing.T) {
 	const join = "#cloud-config\nwrite_files:\n- path: /run/kubeadm/kubeadm-join-config.yaml\n  content: |\n" +
 		"    apiVersion: kubeadm.k8s.io/v1beta4\n    kind: JoinConfiguration\n"

@@ -21,11 +21,11 @@ var provisionedSeconds = prometheus.NewHistogram(prometheus.HistogramOpts{
 // Collectors returns the metrics of this package.
 func Collectors() []prometheus.Collector { return []prometheus.Collector{provisionedSeconds} }
 
-// countMachine updates the metrics from the result of a pass. It ignores a machine with an existing node: such a
-// machine came from another management cluster, with its VM.
+// countMachine updates the metrics from the result of a pass. It does not measure the provisioning of a machine that
+// already has a node, because clusterctl moved such a machine here with its VM.
 func countMachine(scope *machineScope) {
 	m := scope.olvmMachine
-	before := scope.pass.ObjectBefore().(*infrav1.OLVMMachine).Status //nolint:forcetypeassert,errcheck // it is
+	before := scope.pass.ObjectBefore().(*infrav1.OLVMMachine).Status //nolint:forcetypeassert,errcheck // a machine
 	if !m.DeletionTimestamp.IsZero() {
 		return
 	}

@@ -15,7 +15,8 @@ import (
 // isOwned reports whether the VM carries the machine's owner mark.
 func isOwned(owner ownermark.Owner, vm *engine.VM) bool { return owner.IsNamedIn(vm.CommentText()) }
 
-// newNotOwnedError explains why the controller does not change a VM, and looks again later.
+// newNotOwnedError returns the reason not to change a VM without the owner mark. It sets a retry, because a user may
+// correct the mark.
 func newNotOwnedError(owner ownermark.Owner, id engine.ID) *blocker.Error {
 	out := desired.NewNotOwnedError(owner, id)
 	out.RetryAfter = vmSteady
@@ -41,8 +42,8 @@ func checkVMsOwned(ctx context.Context, session *engine.Client, owner ownermark.
 	return nil
 }
 
-// reconcileVMOwnership re-reads a VM without the machine's mark from the engine, because the cached VM may be older
-// than the mark. It also refuses a machine if its records name different VMs.
+// reconcileVMOwnership sets vm.foreign if the VM lacks the machine's owner mark, or if the machine's records name
+// different VMs. It fetches a VM without the mark again, because the cached VM may be older than the mark.
 func (r *Reconciler) reconcileVMOwnership(ctx context.Context, scope *machineScope) error {
 	owner, ids := ownermark.NewOwner(scope.olvmMachine), scope.vmIDs()
 	if len(ids) > 1 {

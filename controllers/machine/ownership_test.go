@@ -18,8 +18,8 @@ func foreignVM(comment string) ovirtsim.VM {
 	return ovirtsim.VM{Name: "payroll", ID: vmID, Comment: comment, Up: true}
 }
 
-// TestAVMOfOthersIsLeftAlone has authors of machines write someone else's VM ID into the machine, its claim, and its
-// state. The controller must not change anything in the engine, and must not describe the VM.
+// TestAVMOfOthersIsLeftAlone writes the ID of someone else's VM into the machine, its claim, or its state, as an author
+// of machines could. The controller must not change anything in the engine, and must not reveal anything about the VM.
 func TestAVMOfOthersIsLeftAlone(t *testing.T) {
 	join := func(o *objects) { o.machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "node"} }
 
@@ -102,7 +102,7 @@ func TestAMachineNamesOneVM(t *testing.T) {
 	check.Length(t, "changes of the engine", b.changes(), 0)
 }
 
-// TestAMarkIsLookedForAgain uses a cached VM from before its mark.
+// TestAMarkIsLookedForAgain uses a cached VM that is older than the mark.
 func TestAMarkIsLookedForAgain(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	scope := b.connected()
@@ -112,7 +112,7 @@ func TestAMarkIsLookedForAgain(t *testing.T) {
 	check.Equal(t, "the VM is another's", scope.vm.foreign, nil)
 }
 
-// TestARunLooksOnceMore covers a VM with a new owner since its run was queued.
+// TestARunLooksOnceMore covers a VM that gets another owner while its run is queued.
 func TestARunLooksOnceMore(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	subject := b.r.newSubject(b.configured())

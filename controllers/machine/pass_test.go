@@ -27,7 +27,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// running returns a bench with a machine already applied by a run.
+// running returns a bench with a machine whose spec a run has applied.
 func running(t *testing.T, vm ovirtsim.VM, change func(*objects)) *bench {
 	t.Helper()
 	b := withEngine(t, func(o *objects) {
@@ -249,7 +249,7 @@ func TestAHealthyDeletionWarnsNobody(t *testing.T) {
 	check.Lacks(t, "events", events, "Warning")
 }
 
-// TestADestroyThatFailsSaysWhy covers a VM protected from deletion by the engine.
+// TestADestroyThatFailsSaysWhy covers a VM that the engine refuses to delete.
 func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	b := running(t, ownVM(true), nil)
 	b.executor.run = func(context.Context, terraform.Request) error {
@@ -267,7 +267,7 @@ func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	check.Equal(t, "finalizers", m.Finalizers, []string{infrav1.MachineFinalizer})
 }
 
-// TestAChangeThatWasRefused covers a run with a replacement of a live machine.
+// TestAChangeThatWasRefused covers a change whose plan would replace a live machine.
 func TestAChangeThatWasRefused(t *testing.T) {
 	b := running(t, ownVM(true), nil)
 	b.executor.refusal = &terraform.GuardError{}
@@ -289,7 +289,7 @@ func TestAChangeThatWasRefused(t *testing.T) {
 	check.Equal(t, "up to date", condition(b.stored(), infrav1.UpToDateCondition), "True/"+infrav1.UpToDateReason)
 }
 
-// TestAChangeThatFailedHalfWayIsUndone reverts a change after its run failed. Only another run can tell the differences
+// TestAChangeThatFailedHalfWayIsUndone reverts a change after its run failed. Only another run can find the differences
 // to undo.
 func TestAChangeThatFailedHalfWayIsUndone(t *testing.T) {
 	b := running(t, ownVM(true), nil)
@@ -333,8 +333,8 @@ func TestAChangeThatFailedHalfWayIsUndone(t *testing.T) {
 		"True/"+infrav1.UpToDateReason)
 }
 
-// TestAVMThatIsSeenIsNotReleased covers a run reporting an empty state while the engine still has the VM. Addresses and
-// state stay, and another run deletes the VM.
+// TestAVMThatIsSeenIsNotReleased covers a run that saves an empty state while the engine still has the VM. Addresses
+// and state stay, and another run deletes the VM.
 func TestAVMThatIsSeenIsNotReleased(t *testing.T) {
 	b := running(t, ownVM(true), nil)
 	b.executor.destroyed = nil
@@ -371,7 +371,7 @@ func repack(t *testing.T, secret *corev1.Secret, apply func(state map[string]any
 }
 
 // TestAStateThatCannotBeUsedIsNamedAndKept damages the state of a running machine. The condition names the remedy, and
-// the remedy works. Until then, nothing touches the VM or the state.
+// the remedy works. Until then, nothing changes the VM or the state.
 func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 	for name, tt := range map[string]struct {
 		spoil func(*testing.T, *corev1.Secret)

@@ -36,10 +36,10 @@ import (
 )
 
 const (
-	// vmBooting and vmSteady bound the age of cached VM data: vmBooting until the VM is up, vmSteady afterwards.
-	// vmSteady is also the retry interval for problems that need a user.
+	// vmBooting and vmSteady limit the age of cached VM data: vmBooting until the VM is up, and vmSteady afterwards.
+	// vmSteady is also the retry interval for problems only a user can solve.
 	vmBooting = time.Second
-	// guestSettles is the time after a VM's start with frequent polls for missing guest addresses.
+	// guestSettles is how long after the start of a VM missing guest addresses are polled often.
 	guestSettles = 5 * time.Minute
 	vmSteady     = 30 * time.Second
 	// engineRetry is the retry interval after a failed request to the engine.
@@ -56,8 +56,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *machineScope) (
 	)
 }
 
-// runPhases runs every phase, because later phases may report problems even after an earlier one is stuck. It requeues
-// after the shortest interval.
+// runPhases runs all phases, because later phases may report problems even if an earlier one waits. It stops only if
+// the state cannot be read. It requeues after the shortest interval.
 func runPhases(ctx context.Context, scope *machineScope, phases ...phase) (ctrl.Result, error) {
 	var soonest time.Duration
 	var errs []error
@@ -69,7 +69,7 @@ func runPhases(ctx context.Context, scope *machineScope, phases ...phase) (ctrl.
 		}
 
 		if scope.observed.StateUnread {
-			break // nothing may be decided without the state
+			break // no decision is possible without the state
 		}
 
 		if after > 0 && (soonest == 0 || after < soonest) {
@@ -90,7 +90,8 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 
 	switch {
 	case scope.excluded != nil:
-		// InfrastructureApplied reports the cause. There is no watch on the other Clusters.
+		// The condition InfrastructureApplied reports the cause. Retry, because the controller does not watch the other
+		// Clusters.
 		scope.waiting = newWaitingForInfrastructureError("another Cluster has the OLVMCluster")
 		return vmSteady, nil
 	case !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false) && !scope.isSupportMachine():
@@ -114,7 +115,7 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 
 		return 0, nil
 	case scope.olvmMachine.Spec.ProviderID != "":
-		return 0, nil // the first boot reads the data once; rotating or deleting the Secret later must have no effect
+		return 0, nil // only the first boot reads the data, so a changed or deleted Secret must have no effect
 	case scope.workspace.IsInFlight():
 		return 0, nil // the run already has the data
 	}
@@ -128,13 +129,13 @@ func newWaitingForInfrastructureError(message string) *blocker.Error {
 }
 
 // isOwnInfrastructureProvisioned reports whether the OLVMCluster allows a machine without a VM to get one. The
-// Cluster's status is not enough: it stays provisioned even after the Cluster switches to another OLVMCluster.
+// Cluster's status is not enough, because it stays provisioned even if the Cluster switches to another OLVMCluster.
 func isOwnInfrastructureProvisioned(scope *machineScope) bool {
 	return scope.olvmCluster == nil || scope.olvmMachine.Spec.ProviderID != "" || scope.isSupportMachine() ||
 		ptr.Deref(scope.olvmCluster.Status.Initialization.Provisioned, false)
 }
 
-// readBootstrapData reads the user data from its Secret.
+// readBootstrapData reads the user data from the bootstrap Secret, with the additions of users.
 func (r *Reconciler) readBootstrapData(
 	ctx context.Context, scope *machineScope, key client.ObjectKey,
 ) (time.Duration, error) {
@@ -255,7 +256,8 @@ func newWaitingForDataError(message string) *blocker.Error {
 	}
 }
 
-// reconcileAddresses allocates the static addresses before anything is rendered, so a retry renders the same bytes.
+// reconcileAddresses allocates the static addresses. It records them before anything is rendered, so a retry renders
+// the same configuration.
 func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	if scope.olvmCluster == nil {
 		scope.network.err = &blocker.Error{
@@ -267,7 +269,7 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 		return engineRetry, nil
 	}
 
-	if scope.excluded != nil { // InfrastructureApplied reports the cause
+	if scope.excluded != nil { // the condition InfrastructureApplied reports the cause
 		scope.network.err = newWaitingForInfrastructureError("another Cluster has the OLVMCluster")
 		return 0, nil
 	}
@@ -282,7 +284,7 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	var field *blocker.Error
 	if errors.As(err, &field) {
 		scope.network.err = field
-		return vmSteady, nil // resolves once someone releases an address or corrects the object
+		return vmSteady, nil // a retry succeeds once someone releases an address or corrects the object
 	}
 
 	scope.network.err = err
@@ -290,7 +292,8 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	return 0, err
 }
 
-// readGivenAddresses returns the static addresses from the VM's creation, as recorded by the engine.
+// readGivenAddresses fetches the VM's static addresses from its creation. The engine still has them in the VM's
+// initialization.
 func (s *machineScope) readGivenAddresses(ctx context.Context) (addressing.Addresses, error) {
 	if s.engine.session == nil {
 		return nil, &blocker.Error{
@@ -314,8 +317,8 @@ func (s *machineScope) readGivenAddresses(ctx context.Context) (addressing.Addre
 	return parseAddresses(vm.Initialization, s.network.nics), nil
 }
 
-// parseAddresses returns the addresses of an initialization by the engine's names of the network interfaces. It returns
-// nil if there is no network configuration.
+// parseAddresses returns the addresses in an initialization, by the name of the vNIC in the engine. It returns nil if
+// there is no network configuration.
 func parseAddresses(told *engine.Initialization, nics []addressing.NIC) addressing.Addresses {
 	if told == nil || told.NICs == nil {
 		return nil
@@ -345,8 +348,8 @@ func parseAddresses(told *engine.Initialization, nics []addressing.NIC) addressi
 	return out
 }
 
-// reconcileEngine gets the session. If the OLVMCluster reports the engine as unavailable, it does not try, so only the
-// OLVMCluster polls the engine.
+// reconcileEngine opens the session. If the OLVMCluster reports the engine as unavailable, reconcileEngine sends no
+// request: only the OLVMCluster controller polls the engine.
 func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	if scope.olvmCluster == nil {
 		return 0, nil
@@ -378,7 +381,8 @@ func (s *machineScope) engineID() connection.EngineID {
 	return connection.GetEngineID(s.olvmCluster).WithInstallation(s.engine.installation)
 }
 
-// reconcileState observes the workspace. It records the VM on the object as soon as the state contains it.
+// reconcileState reads the state and the result of the last run. It records the VM on the object as soon as the state
+// contains the VM.
 func (r *Reconciler) reconcileState(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	observed, err := scope.workspace.Observe(ctx)
 	if scope.observed = observed; scope.observed.Ended != nil {
@@ -397,8 +401,8 @@ func (r *Reconciler) reconcileState(ctx context.Context, scope *machineScope) (t
 	return 0, err
 }
 
-// getKnownVMID returns the VM ID from the status of a provisioned machine, and "" for others. Status is the fallback,
-// because users may apply a manifest with an empty providerID at any time.
+// getKnownVMID returns the VM ID from the status of a provisioned machine, or "". The status is the fallback, because a
+// user may apply a manifest with an empty providerID at any time.
 func getKnownVMID(m *infrav1.OLVMMachine) string {
 	if !ptr.Deref(m.Status.Initialization.Provisioned, false) || m.Status.OLVM == nil {
 		return ""
@@ -407,10 +411,10 @@ func getKnownVMID(m *infrav1.OLVMMachine) string {
 	return m.Status.OLVM.VirtualMachine.VMID
 }
 
-// reconcileVM looks up the VM with the REST API, without Terraform.
+// reconcileVM finds the VM with the REST API, without Terraform.
 func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	id := scope.vmID()
-	if scope.engine.session == nil { // its credentials may have been withdrawn
+	if scope.engine.session == nil { // the cluster may have lost access to the engine
 		r.watcher.Unwatch(scope.workspace.Key())
 		return 0, nil
 	}
@@ -463,10 +467,10 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 	return after, nil
 }
 
-// fetchDetails fetches the settings of a VM that wait for its next start, and the name of its host.
+// fetchDetails fetches the settings of a VM pending until its next start, and the name of its host.
 func (scope *machineScope) fetchDetails(ctx context.Context, vm *engine.VM) {
 	if vm.ChangesWait {
-		if settings, err := scope.engine.session.FetchVMSettings(ctx, vm.ID); err == nil { // else try in the next pass
+		if settings, err := scope.engine.session.FetchVMSettings(ctx, vm.ID); err == nil { // the next pass retries
 			_, scope.vm.waits = settings.PendingChanges()
 		}
 	}
@@ -481,7 +485,7 @@ func (scope *machineScope) fetchDetails(ctx context.Context, vm *engine.VM) {
 	}
 }
 
-// fetchVM returns the VM in a version at most maxAge old, or nil if the VM does not exist.
+// fetchVM returns the VM, from data at most maxAge old, or nil if the VM does not exist.
 func (r *Reconciler) fetchVM(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) (*engine.VM, error) {
@@ -489,7 +493,7 @@ func (r *Reconciler) fetchVM(
 		return vm, err
 	}
 
-	// A cached list may predate the VM: request this VM before declaring it lost.
+	// A cached list may be older than the VM, so request this VM before reporting it as lost.
 	vm, err := session.FetchVM(ctx, id)
 	if engine.IsNotFound(err) {
 		return nil, nil
@@ -498,7 +502,7 @@ func (r *Reconciler) fetchVM(
 	return vm, err
 }
 
-// reconcileGuest asks the engine for dynamic addresses, known only to the guest.
+// reconcileGuest asks the engine for the dynamic addresses reported by the guest agent.
 func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	if scope.vm.seen == nil || scope.vm.seen.Status != engine.VMUp || !scope.hasDynamic() {
 		return 0, nil
@@ -508,7 +512,7 @@ func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (t
 	booting := known && time.Since(started) < guestSettles
 
 	var err error
-	if booting { // of this VM alone: the list includes the user data of all VMs still joining
+	if booting { // ask for this VM alone, because the list includes the user data of all VMs that still boot
 		scope.guest.interfaces, err = scope.engine.session.ListGuestInterfaces(ctx, scope.vm.seen.ID)
 	} else {
 		scope.guest.interfaces, err = r.Engines.FetchGuest(ctx, scope.engine.session, scope.vm.seen.ID, vmSteady)
@@ -525,7 +529,7 @@ func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (t
 		return vmBooting, nil
 	}
 
-	return pass.Jitter(vmSteady), nil // a renewed lease may have another address
+	return pass.Jitter(vmSteady), nil // a new DHCP lease may have another address
 }
 
 // reconcileConfiguration resolves names and renders the configuration.
@@ -562,15 +566,15 @@ func (r *Reconciler) reconcileConfiguration(
 	}
 
 	if err != nil {
-		// The engine may answer later, or the name may exist later. The OLVMCluster wakes the machine when its group
-		// exists.
+		// The engine may answer later, or the name may exist later. A change of the OLVMCluster wakes the machine once
+		// its affinity group exists.
 		return engineRetry, nil
 	}
 
 	return 0, nil
 }
 
-// buildInput collects all inputs of the VM's configuration. It returns nil if one of them is not known yet.
+// buildInput collects the inputs of the VM's configuration. It returns nil if it cannot read one of them.
 func (r *Reconciler) buildInput(ctx context.Context, scope *machineScope) (*desired.Input, time.Duration, error) {
 	nodes, err := r.listControlPlaneNodes(ctx, scope)
 	if err != nil {
@@ -606,8 +610,8 @@ func (r *Reconciler) buildInput(ctx context.Context, scope *machineScope) (*desi
 	}, 0, nil
 }
 
-// listControlPlaneNodes returns the recorded addresses of control plane machines, if the machine's first boot needs
-// them.
+// listControlPlaneNodes returns the recorded addresses of the control plane machines. It returns nil if the machine
+// does not need them for its first boot.
 func (r *Reconciler) listControlPlaneNodes(ctx context.Context, scope *machineScope) ([]netip.Addr, error) {
 	services := scope.olvmCluster.Spec.ControlPlaneServices
 	if scope.bootstrap == nil || services == nil || !util.IsControlPlaneMachine(scope.machine) && services.DNS == nil {
@@ -642,7 +646,7 @@ func (r *Reconciler) listControlPlaneNodes(ctx context.Context, scope *machineSc
 
 		if recorded, err := addressing.ParseRecorded(
 			&m,
-		); err == nil { // a bad record has a condition on its own machine
+		); err == nil { // the condition of that machine reports a bad record
 			out = append(out, recorded[addressing.CollectNetworks(m.Spec)[0].VNICName]...)
 		}
 	}
@@ -664,7 +668,7 @@ func (r *Reconciler) reconcileRun(ctx context.Context, scope *machineScope) (tim
 			Lost:     scope.vm.missing,
 		},
 		Engine: connection.GetEngineID(scope.olvmCluster).Key(),
-		// Record a possible VM before anything can create it.
+		// Record that a VM may exist before anything can create one.
 		Annotations: map[string]string{infrav1.CreateRequestedAnnotation: scope.machine.Name},
 		Subject:     func() workspace.Subject { return r.newSubject(scope) },
 	})

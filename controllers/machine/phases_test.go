@@ -264,7 +264,7 @@ func TestUserDataThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestUserDataIsOfferedIfTheManagerHandsItOut covers VMs with user data from the manager.
+// TestUserDataIsOfferedIfTheManagerHandsItOut covers VMs that fetch their user data from the manager.
 func TestUserDataIsOfferedIfTheManagerHandsItOut(t *testing.T) {
 	b := newBench(t, nil)
 	scope := b.scope()
@@ -521,7 +521,7 @@ func TestAStateThatCannotBeReadStopsThePass(t *testing.T) {
 	check.Length(t, "requests to the engine", b.sim.ListRequests(), 0)
 }
 
-// emptyLists makes an engine answer lists of VMs without any VM, as before its creation.
+// emptyLists makes an engine return empty lists of VMs, like a cached list from before the VM's creation.
 func emptyLists(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/api/vms") {
@@ -543,7 +543,7 @@ func TestReconcileVM(t *testing.T) {
 		change           func(*objects)
 		vm               ovirtsim.VM
 		missing, booting bool
-		// again is set if the engine may still run the VM again by itself.
+		// again reports whether the engine may still restart the VM on its own.
 		again bool
 	}{
 		"a VM that runs":                     {change: (*objects).hasVM, vm: ownVM(true)},
@@ -787,7 +787,7 @@ func TestReconcileRun(t *testing.T) {
 	}
 }
 
-// TestARunThatCannotBeRecordedDoesNotBegin refuses the annotation required before a run.
+// TestARunThatCannotBeRecordedDoesNotBegin makes the API server refuse the annotation that must precede a run.
 func TestARunThatCannotBeRecordedDoesNotBegin(t *testing.T) {
 	b := withEngine(t, nil)
 	b.refuse("patch", &infrav1.OLVMMachine{})

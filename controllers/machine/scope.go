@@ -25,18 +25,20 @@ type machineScope struct {
 	machine     *clusterv1.Machine
 	olvmCluster *infrav1.OLVMCluster // nil if it does not exist
 	olvmMachine *infrav1.OLVMMachine
-	services    *infrav1alpha1.OLVMSupportServices // of the Cluster; nil for none
+	services    *infrav1alpha1.OLVMSupportServices // of the Cluster, or nil
 
 	workspace *workspace.Workspace
 	// observed is the state and the result of the last run, as reconcileState found them. action is the decision of
 	// reconcileRun or reconcileDestroy.
 	observed workspace.Observation
 	action   workspace.Action
-	// bootstrap is the source of the user data; nil once no longer needed. waiting explains why it cannot be used yet.
-	// reconcileBootstrapData and reconcileConfiguration set both.
+	// bootstrap is the source of the user data. It is nil if no user data is needed, or if it is not available.
+	// reconcileBootstrapData sets it.
 	bootstrap *desired.Bootstrap
 	// offered reports that the VM fetches its user data through a pointer.
 	offered bool
+	// waiting explains why user data is not available, or cannot be used. reconcileBootstrapData and
+	// reconcileConfiguration set it.
 	waiting *blocker.Error
 	// engine is set by reconcileEngine.
 	engine engineFacts
@@ -53,20 +55,21 @@ type machineScope struct {
 	userData userDataFacts
 	// desired is set by reconcileConfiguration.
 	desired desiredFacts
-	// excluded explains why no VM is created: another Cluster holds the OLVMCluster. It is nil if the machine's own
-	// Cluster holds it, or if the machine has a VM. findOwners sets it.
+	// excluded reports that the OLVMCluster belongs to another Cluster, so no VM is created. It is nil if the
+	// OLVMCluster belongs to the machine's own Cluster, or if the machine has a VM. findOwners sets it.
 	excluded *blocker.Error
 	// olvmClusters names several candidates for the OLVMCluster of a machine without a Cluster.
 	olvmClusters []string
-	// blocked explains why a deletion must stop; nil if it may proceed. reconcileDelete and reconcileOwnership set it.
+	// blocked explains why a deletion must wait. It is nil if the deletion may proceed. reconcileDelete and
+	// reconcileOwnership set it.
 	blocked *blocker.Error
 }
 
-// engineFacts hold the access to the engine.
+// engineFacts hold the session with the engine.
 type engineFacts struct {
-	// installation is the engine's own ID. It is "" if the engine was not asked or does not report one.
+	// installation is the engine's own ID. It is "" if the engine was not asked, or does not report an ID.
 	installation string
-	// session is nil if the engine cannot be used. err then holds the cause.
+	// session is nil if the engine cannot be used. err is then the cause.
 	session *engine.Client
 	config  engine.Config
 	err     error
@@ -80,19 +83,19 @@ type networkFacts struct {
 	err error
 }
 
-// vmFacts hold the engine's data of the VM.
+// vmFacts hold the engine's data about the VM.
 type vmFacts struct {
-	// seen is nil if the engine has no VM, was not asked, or has someone else's VM. missing reports a definite answer:
-	// there is no VM.
+	// seen is nil if the engine does not have the VM or was not asked, or if the VM belongs to someone else. missing
+	// reports that the engine has answered that it does not have the VM.
 	seen    *engine.VM
 	missing bool
-	// failed reports a VM that is down, with a proof of the engine that it failed.
+	// failed reports that the VM is down, and that the engine proves a failure.
 	failed bool
-	// foreign explains why the controller does not touch the VM; nil if the VM is the machine's.
+	// foreign explains why the controller does not change the VM. It is nil if the VM belongs to the machine.
 	foreign *blocker.Error
 	// host is the name of the VM's host, or "" if it has none or the name is unknown.
 	host string
-	// waits are the settings waiting for the next start.
+	// waits are the settings pending until the VM's next start.
 	waits []string
 	// err is the error of the engine.
 	err error
@@ -105,17 +108,17 @@ type guestFacts struct {
 	asked bool
 }
 
-// userDataFacts report what happened to a node's user data.
+// userDataFacts hold the facts about the removal of a node's user data.
 type userDataFacts struct {
-	// kept reports that it stays in place, removed that this pass removed it. err is the error of a failed removal.
+	// kept reports that the manager keeps user data in place. removed reports that this pass has removed it. err is the
+	// error of a failed removal.
 	kept, removed bool
 	err           error
 }
 
 // desiredFacts hold the desired configuration of the machine.
 type desiredFacts struct {
-	// built is nil if the machine cannot be rendered; err holds the cause. err is nil, too, if another input is
-	// missing.
+	// built is nil if the configuration cannot be built. err is then the cause, or nil if an input is missing.
 	built *desired.Built
 	err   error
 	// digest identifies the configuration.
@@ -129,8 +132,8 @@ func (s *machineScope) isSupportMachine() bool {
 	return support.NewStandInMachine(s.olvmMachine) != nil
 }
 
-// vmIDs returns the VM IDs in the object, its state and its claim. There is more than one only if someone edited a
-// record.
+// vmIDs returns the VM IDs in the object, its state and its claim. They differ only if someone has edited one of these
+// records.
 func (s *machineScope) vmIDs() []engine.ID {
 	ids := []engine.ID{parseProviderID(s.olvmMachine.Spec.ProviderID), engine.ID(s.observed.State.VMID())}
 	if s.claim.object != nil && s.claim.err == nil {
@@ -153,8 +156,8 @@ func uniqueIDs(ids []engine.ID) []engine.ID {
 	return out
 }
 
-// vmID returns the machine's VM from the object, or from the state just before the object records it. A machine with a
-// claim has its VM as soon as the engine confirms the claim.
+// vmID returns the ID of the machine's VM, or "". Its sources are the object, the state until the object has the ID,
+// and a claim confirmed by the engine.
 func (s *machineScope) vmID() engine.ID {
 	if id := parseProviderID(s.olvmMachine.Spec.ProviderID); id != "" {
 		return id

@@ -162,7 +162,7 @@ func (s *machineScope) stepEvents() map[string]string {
 	}
 }
 
-// setMachineFacts copies resolved names, VM data and addresses to the status.
+// setMachineFacts copies the resolved names, the data of the VM and the addresses to the status.
 func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 	m := scope.olvmMachine
 	if scope.desired.built != nil {
@@ -198,7 +198,7 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 		m.Status.FailureDomain = scope.machine.Spec.FailureDomain
 	}
 
-	// Without complete facts, the last known addresses stay.
+	// Keep the last known addresses if this pass has not seen all of them.
 	complete := scope.network.nics != nil && (scope.guest.asked || !scope.hasDynamic())
 	if len(addresses) > 0 && scope.machine != nil && (complete || len(m.Status.Addresses) == 0) {
 		ensureOLVM(m).IPAddress = addresses[0].String()
@@ -221,8 +221,8 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 	}
 }
 
-// machineAddresses returns all addresses of the machine in the order of its network interfaces: the allocated ones, and
-// dynamic ones from the guest's report. It never includes the control plane endpoint, because that address moves.
+// machineAddresses returns the allocated and the reported addresses of the machine, in the order of its network
+// interfaces. It omits the virtual addresses of the cluster, because these move between machines.
 func (s *machineScope) machineAddresses() []netip.Addr {
 	recorded, err := addressing.ParseRecorded(s.olvmMachine)
 	if err != nil {
@@ -247,7 +247,7 @@ func (s *machineScope) machineAddresses() []netip.Addr {
 		delete(recorded, network.VNICName)
 	}
 
-	for _, name := range slices.Sorted(maps.Keys(recorded)) { // of interfaces no longer in the spec
+	for _, name := range slices.Sorted(maps.Keys(recorded)) { // of interfaces that the spec no longer has
 		out = append(out, recorded[name]...)
 	}
 
@@ -261,7 +261,7 @@ func (s *machineScope) machineAddresses() []netip.Addr {
 	return unique
 }
 
-// reportedAddresses returns the addresses of a network interface known only to the guest.
+// reportedAddresses returns the dynamic addresses of a network interface, as the guest reports them.
 func (s *machineScope) reportedAddresses(vnic string) []netip.Addr {
 	at := slices.IndexFunc(s.network.nics, func(n addressing.NIC) bool { return n.VNICName == vnic })
 	if at < 0 || s.network.nics[at].Guest == nil {
@@ -287,7 +287,7 @@ func (s *machineScope) reportedAddresses(vnic string) []netip.Addr {
 	return out
 }
 
-// hasDynamic reports whether some network interface has addresses known only to the guest.
+// hasDynamic reports whether a network interface has dynamic addresses, known only to the guest.
 func (s *machineScope) hasDynamic() bool {
 	return slices.ContainsFunc(s.network.nics, addressing.NIC.IsDynamic)
 }
@@ -354,7 +354,7 @@ func setAddressesCondition(scope *machineScope, known bool) {
 	switch {
 	case field != nil && field.Reason != infrav1.IPAddressConflictReason && known &&
 		scope.olvmMachine.Spec.ProviderID != "":
-		// A running machine keeps its addresses even without its profile. UpToDate reports the cause.
+		// A running machine keeps its addresses even if its IP profile no longer exists. UpToDate reports the cause.
 		pass.SetOfEarlierGeneration(scope.olvmMachine, condition)
 		return
 	case field != nil:
@@ -391,8 +391,8 @@ func (s *machineScope) explainNoGuestAddress() string {
 	)
 }
 
-// adviseReplacement returns the advice to replace a machine. It warns about a control plane's only machine: deleting
-// the only etcd loses the cluster.
+// adviseReplacement returns the advice to replace a machine. For a control plane machine, it adds a warning: the
+// deletion of the only etcd member destroys the cluster.
 func adviseReplacement(machine *clusterv1.Machine, advice string) string {
 	if machine == nil || !util.IsControlPlaneMachine(machine) {
 		return advice
@@ -419,7 +419,7 @@ func setRunningCondition(scope *machineScope) {
 	case vm == nil && scope.olvmMachine.Spec.ProviderID == "":
 		condition.Reason = infrav1.WaitingForVirtualMachineReason
 	case vm == nil:
-		// The engine did not answer, so the last condition stays.
+		// The engine did not answer: keep the last condition.
 		if known := conditions.Get(scope.olvmMachine, condition.Type); known != nil {
 			return
 		}
@@ -461,7 +461,7 @@ func setRunningCondition(scope *machineScope) {
 	conditions.Set(scope.olvmMachine, condition)
 }
 
-// setUserDataCondition reports whether the user data is still readable by others.
+// setUserDataCondition reports whether the user data of a node was removed from the engine and the state.
 func setUserDataCondition(scope *machineScope) {
 	m := scope.olvmMachine
 
@@ -491,9 +491,9 @@ func setUserDataCondition(scope *machineScope) {
 	}
 }
 
-// setUpToDateConditions sets UpToDate and InfrastructureApplied. UpToDate judges the current spec. It does not affect
-// Ready, so an invalid edit does not make a healthy node unready. InfrastructureApplied describes the last fully
-// applied spec, and carries its generation.
+// setUpToDateConditions sets UpToDate and InfrastructureApplied. UpToDate compares the VM with the current spec. It
+// does not affect Ready, so an invalid edit does not make a healthy node unready. InfrastructureApplied describes the
+// last fully applied spec, and has its generation.
 func setUpToDateConditions(scope *machineScope) {
 	found := scope.judgeSpec()
 	setUpToDateCondition(scope, found)
@@ -516,7 +516,7 @@ func setUpToDateCondition(scope *machineScope, found verdict) {
 	case judged && found.status == metav1.ConditionUnknown:
 		return // nothing new is known: keep the condition of this spec
 	case judged && known.Status == metav1.ConditionTrue && scope.findSpecProblem() != nil:
-		// The spec has been applied. A name lost in the engine since then does not change the VM.
+		// The spec has been applied. If the engine has lost a name since then, the VM stays as it is.
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.UpToDateReason
 	}
 
@@ -534,7 +534,7 @@ func setAppliedCondition(scope *machineScope, found verdict) {
 	switch {
 	case scope.isSettled():
 	case scope.observed.State.WasApplied() && scope.vm.foreign == nil && scope.observed.StateErr == nil:
-		// The applied spec stays applied, whatever later edits ask for. UpToDate reports the rest.
+		// The applied spec stays applied, regardless of later edits. UpToDate reports those.
 		pass.SetOfEarlierGeneration(m, condition)
 		return
 	default:

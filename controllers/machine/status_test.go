@@ -114,7 +114,7 @@ func TestRecordCreation(t *testing.T) {
 	}
 }
 
-// TestWhatTheStatusOfAVMMeans covers the statuses of a provisioned machine's VM: D15.
+// TestWhatTheStatusOfAVMMeans covers the statuses of a provisioned machine's VM.
 func TestWhatTheStatusOfAVMMeans(t *testing.T) {
 	const running, starting, stopped, unseen = "True/" + infrav1.VirtualMachineRunningReason,
 		"False/" + infrav1.VirtualMachineStartingReason, "False/" + infrav1.VirtualMachineNotRunningReason,
@@ -146,7 +146,7 @@ func TestWhatTheStatusOfAVMMeans(t *testing.T) {
 	}
 }
 
-// TestSetRunningCondition covers all other inputs besides the status of the VM.
+// TestSetRunningCondition covers all inputs other than the status of the VM.
 func TestSetRunningCondition(t *testing.T) {
 	known := newMachine(vmID)
 	conditions.Set(known, metav1.Condition{
@@ -203,8 +203,8 @@ func TestSetRunningCondition(t *testing.T) {
 	}
 }
 
-// TestSetAppliedConditionBeforeTheFirstRun covers reasons to delay a machine's first run, the most important cause
-// first. Most cases have a second cause, hidden by the first.
+// TestSetAppliedConditionBeforeTheFirstRun covers the causes that delay a machine's first run, by precedence. Most
+// cases also have a cause of lower precedence, which the condition must not report.
 func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 	var (
 		conflict = blocker.New(infrav1.IPAddressConflictReason, "spec.networkDevices[0]", "192.0.2.7 is of machine b")
@@ -304,8 +304,8 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 	}
 }
 
-// TestAnEditThatIsNotAppliedIsToldByUpToDate verifies that the applied spec stays applied, with its generation, and
-// UpToDate judges the current spec. Generation 3 was applied, and the spec has been edited since.
+// TestAnEditThatIsNotAppliedIsToldByUpToDate verifies that InfrastructureApplied keeps the generation of the applied
+// spec, while UpToDate describes the current spec. Generation 3 was applied, and the spec has been edited since.
 func TestAnEditThatIsNotAppliedIsToldByUpToDate(t *testing.T) {
 	gone := blocker.New(infrav1.VMTemplateNotFoundReason, "spec.vmTemplateName", "there is no ol9")
 	profile := blocker.New(infrav1.IPProfileNotFoundReason, "spec.virtualMachine.network.ipProfileName",
@@ -469,7 +469,7 @@ func TestSetMachineDeletingCondition(t *testing.T) {
 	graceful := workspace.Action{
 		Kind: workspace.Wait, Reason: infrav1.WaitingForGuestShutdownReason, Message: "Waiting for the guest",
 	}
-	// The workspace uses this digest for destructions.
+	// The workspace uses this digest for destroy runs.
 	destruction := workspace.Failure{Count: 1, Digest: "destroy", Err: errors.New("it is being exported")}
 
 	for name, tt := range map[string]struct {
@@ -1036,7 +1036,7 @@ func TestVMIDOfAMachine(t *testing.T) {
 	}
 }
 
-// TestTheOnlyMachineOfAControlPlaneIsNotToBeDeleted reads each advice to delete a Machine, for a control plane machine
+// TestTheOnlyMachineOfAControlPlaneIsNotToBeDeleted checks each advice to delete a Machine, for a control plane machine
 // and for a worker.
 func TestTheOnlyMachineOfAControlPlaneIsNotToBeDeleted(t *testing.T) {
 	for name, vm := range map[string]vmFacts{

@@ -25,7 +25,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
 
-// machineSubject is the VM of one machine, with its network interfaces, disks and memberships.
+// machineSubject is the VM of one machine, with its network interfaces, disks and memberships in affinity groups.
 type machineSubject struct {
 	client  client.Client
 	passes  *pass.Tracker
@@ -34,18 +34,19 @@ type machineSubject struct {
 	owner   *infrav1.OLVMMachine
 	session *engine.Client
 	config  engine.Config
-	// dataCenter is the name of the data center. vmID is the known VM, or empty. vmIDs are the VMs in the object, its
-	// state and its claim.
+	// dataCenter is the name of the data center. vmID is the ID of the VM, or "". vmIDs are the VM IDs in the object,
+	// its state and its claim.
 	dataCenter string
 	vmID       engine.ID
 	vmIDs      []engine.ID
 
-	// built is the desired configuration, digest its digest, and bootstrap the source of its user data. All three are
-	// set for Render only.
+	// built is the desired configuration, and digest is its digest. bootstrap is the source of its user data. They are
+	// set only for a run to apply the configuration.
 	built     *desired.Built
 	digest    string
 	bootstrap []byte
-	// renew extends the pointer to the user data by its whole lifetime; nil if the VM needs no pointer.
+	// renew extends the validity of the pointer to the user data by its full lifetime. It is nil if the VM needs no
+	// pointer.
 	renew func(ctx context.Context) error
 }
 
@@ -77,10 +78,10 @@ func (r *Reconciler) newSubject(scope *machineScope) *machineSubject {
 	return s
 }
 
-// Render renders the machine. Until a run succeeds, it looks for resources of an interrupted run and adopts them. It
-// renders files only when the run starts, because a thousand jobs may wait.
+// Render renders the machine. Until a run succeeds, it looks for resources of an interrupted run and adopts them. The
+// files are rendered only when the run starts, because a thousand jobs may wait.
 func (s *machineSubject) Render(ctx context.Context, state *tfstate.State) (workspace.Configuration, error) {
-	// Check again: the run may have waited since the last look at the VM.
+	// Check this again, because the run may have waited since the last check.
 	ids := uniqueIDs(append(s.vmIDs, engine.ID(state.VMID())))
 	if err := checkVMsOwned(ctx, s.session, ownermark.NewOwner(s.owner), ids); err != nil {
 		return workspace.Configuration{}, err
@@ -137,7 +138,7 @@ func isVMAddress(address string) bool {
 	return address == render.VMAddress.String() || address == render.AdoptedVMAddress.String()
 }
 
-// addClaimImports adds imports for resources of a claimed VM lost from the state.
+// addClaimImports adds imports for the resources of a claimed VM missing from the state.
 func (s *machineSubject) addClaimImports(
 	ctx context.Context, configuration render.Configuration,
 ) (render.Configuration, error) {
@@ -157,7 +158,7 @@ func (s *machineSubject) addClaimImports(
 // findExisting finds the machine's VM in the engine by name, with its resources, or nil. A VM in the state belongs to
 // the machine even after a rename.
 func (s *machineSubject) findExisting(ctx context.Context, state *tfstate.State) (*desired.Existing, error) {
-	if s.owner.Spec.FromInventory != nil { // the claim identifies its VM
+	if s.owner.Spec.FromInventory != nil { // the claim identifies the VM
 		return nil, nil
 	}
 
@@ -171,7 +172,7 @@ func (s *machineSubject) findExisting(ctx context.Context, state *tfstate.State)
 	return found.WithState(state), err
 }
 
-// guardLiveMachine returns a guard based on desired.FindRefusedAction.
+// guardLiveMachine returns a guard with the rules of desired.FindRefusedAction.
 func guardLiveMachine(hadVM, undoes bool) func(terraform.Change) string {
 	return func(change terraform.Change) string {
 		return desired.FindRefusedAction(change.Action, change.Type, hadVM, undoes)
@@ -198,7 +199,8 @@ func (s *machineSubject) detachUnwanted(ctx context.Context, state *tfstate.Stat
 	return nil
 }
 
-// shortRun delays a machine's wake-up once its VM exists. A run ending within this time wakes the machine itself.
+// shortRun is the delay before a new VM wakes its machine. If the run ends within this time, the end of the run wakes
+// the machine anyway.
 const shortRun = 2 * time.Second
 
 // recordVM records the ID of a VM as soon as it exists, even if the executor writes its state only at the end. If
@@ -245,7 +247,8 @@ func (s *machineSubject) Outdated(current client.Object) bool {
 	return !equality.Semantic.DeepEqual(rendered, machine.Spec)
 }
 
-// RenderDestroy renders the provider alone. It checks VM ownership again, because the run may have waited.
+// RenderDestroy renders a configuration without resources, so the run destroys everything in the state. It checks the
+// ownership of the VMs again, because the run may have waited.
 func (s *machineSubject) RenderDestroy(ctx context.Context) (workspace.Configuration, error) {
 	if err := checkVMsOwned(ctx, s.session, ownermark.NewOwner(s.owner), s.vmIDs); err != nil {
 		return workspace.Configuration{}, err
@@ -271,11 +274,12 @@ func (s *machineSubject) Unblock(ctx context.Context, err error) (bool, error) {
 	return desired.RemoveBlockingSnapshots(ctx, s.session, s.vmID, err)
 }
 
-// RemoveOrphans deletes a VM without a state when the machine is deleted. It also deletes data disks without a state.
+// RemoveOrphans deletes data disks missing from the state. If the machine is being deleted, it also deletes a VM
+// missing from the state.
 func (s *machineSubject) RemoveOrphans(
 	ctx context.Context, operation terraform.Operation, before *tfstate.State, load workspace.LoadFunc,
 ) error {
-	if operation == terraform.Apply && before.IsComplete() { // no run was interrupted
+	if operation == terraform.Apply && before.IsComplete() { // no earlier run was interrupted
 		return nil
 	}
 
@@ -322,8 +326,8 @@ func (s *machineSubject) RemoveOrphans(
 	}.RemoveAdditions(ctx, s.session)
 }
 
-// computeAdditions returns the additions of this run to the VM, and those of earlier runs of the same change. Resources
-// already on the VM under a name not requested by any run do not belong to the change.
+// computeAdditions returns the additions of this run to the VM, and those of earlier runs of the same change. The
+// result also lists the parts that the VM already had under the same names. These do not belong to the change.
 func (s *machineSubject) computeAdditions(ctx context.Context, state *tfstate.State) (string, error) {
 	known, all := s.parseAdded(state), desired.NewAdditions(s.owner.Spec, s.built.Machine)
 
@@ -339,7 +343,7 @@ func (s *machineSubject) computeAdditions(ctx context.Context, state *tfstate.St
 	return all.EncodeJSON()
 }
 
-// parseAdded returns the possible additions of an unfinished change.
+// parseAdded returns the possible additions by earlier runs of an unfinished change.
 func (s *machineSubject) parseAdded(state *tfstate.State) desired.Additions {
 	if state == nil || state.ChangingFrom == "" {
 		return desired.Additions{}
@@ -357,7 +361,7 @@ func (s *machineSubject) checkOwned(_ context.Context, vm *engine.VM) error {
 	return nil
 }
 
-// vmName returns the VM's name at the first submission of a run.
+// vmName returns the name of the VM, as recorded before the first run.
 func (s *machineSubject) vmName() string {
 	return s.owner.Annotations[infrav1.CreateRequestedAnnotation]
 }

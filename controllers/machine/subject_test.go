@@ -148,7 +148,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// TestWhatARunMayNotShow covers the secrets to redact from a run.
+// TestWhatARunMayNotShow covers the secrets to redact from the output of a run.
 func TestWhatARunMayNotShow(t *testing.T) {
 	b := withEngine(t, nil)
 	scope := b.configured()
@@ -236,7 +236,7 @@ func TestRecordVM(t *testing.T) {
 	}
 }
 
-// TestRecordVMBesideOthers changes the machine during the record. No event would start a pass for the change.
+// TestRecordVMBesideOthers changes the machine while a run records the VM. No event would start a pass for that change.
 func TestRecordVMBesideOthers(t *testing.T) {
 	b := withEngine(t, nil)
 	subject := b.r.newSubject(b.configured())
@@ -261,7 +261,7 @@ func TestAVMThatCannotBeRecordedIsFoundLater(t *testing.T) {
 	check.Equal(t, "provider ID", b.stored().Spec.ProviderID, "")
 }
 
-// TestALongRunLooksAtItsVMBeforeItEnds verifies that a long run wakes its machine before it ends.
+// TestALongRunLooksAtItsVMBeforeItEnds verifies that a run wakes its machine before a long run ends.
 func TestALongRunLooksAtItsVMBeforeItEnds(t *testing.T) {
 	t.Parallel() // it waits
 	b := withEngine(t, nil)
@@ -388,7 +388,7 @@ func TestAnOrphanThatCannotBeRemovedFailsTheRun(t *testing.T) {
 	check.Equal(t, "states that were read", loads, 0)
 }
 
-// TestAVMOfAnotherIsNoOrphan covers a VM with a new mark since the last look.
+// TestAVMOfAnotherIsNoOrphan covers a VM whose owner mark has changed since the last check.
 func TestAVMOfAnotherIsNoOrphan(t *testing.T) {
 	b := withEngine(t, func(o *objects) { o.hasVM() }, ownVM(true))
 	subject := b.r.newSubject(b.connected())
@@ -401,7 +401,7 @@ func TestAVMOfAnotherIsNoOrphan(t *testing.T) {
 	check.Length(t, "VMs", b.sim.ListVMs(), 1)
 }
 
-// TestAVMWhoseIDWasNotRecordedIsFoundByItsName covers a VM of a killed run.
+// TestAVMWhoseIDWasNotRecordedIsFoundByItsName covers a VM created by a killed run.
 func TestAVMWhoseIDWasNotRecordedIsFoundByItsName(t *testing.T) {
 	t.Parallel() // it waits
 	b := withEngine(t, func(o *objects) {

@@ -14,7 +14,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// verdict says whether the VM matches the spec, with a reason and a message for users.
+// verdict reports whether the VM matches the spec, with a reason and a message for users.
 type verdict struct {
 	status          metav1.ConditionStatus
 	reason, message string
@@ -39,10 +39,10 @@ func (s *machineScope) findSpecProblem() *blocker.Error {
 // notOfSpec are reasons unrelated to the spec.
 var notOfSpec = []string{infrav1.WaitingForEngineReason, infrav1.WaitingForClusterInfrastructureReason}
 
-// cause returns the verdict of one possible cause, and whether it applies.
+// cause returns the verdict if one possible cause applies, and reports whether it applies.
 type cause func(*machineScope) (verdict, bool)
 
-// causes are in the order of resolution. The first that applies is the verdict.
+// causes lists the causes by precedence. The first one that applies determines the verdict.
 var causes = []cause{
 	vmForeign,
 	clusterExcluded,
@@ -78,7 +78,8 @@ func notUpToDate(reason, message string) verdict {
 	return verdict{metav1.ConditionFalse, reason, message}
 }
 
-// notComparable is the verdict if the VM cannot be compared. Without a VM, the machine is not up to date.
+// notComparable is the verdict if the VM cannot be compared with the spec. Before the first complete run, the machine
+// is not up to date.
 func (s *machineScope) notComparable(reason, message string) verdict {
 	if !s.observed.State.WasApplied() {
 		return notUpToDate(reason, message)
@@ -87,7 +88,7 @@ func (s *machineScope) notComparable(reason, message string) verdict {
 	return verdict{metav1.ConditionUnknown, reason, message}
 }
 
-// verdictOn is notComparable for reasons unrelated to the spec.
+// verdictOn returns notComparable for reasons unrelated to the spec, and notUpToDate for others.
 func (s *machineScope) verdictOn(reason, message string) verdict {
 	if slices.Contains(notOfSpec, reason) {
 		return s.notComparable(reason, message)
@@ -138,7 +139,7 @@ func engineUnusable(s *machineScope) (verdict, bool) {
 	return s.notComparable(infrav1.WaitingForEngineReason, s.engine.err.Error()), true
 }
 
-// vmLost leaves the remedy to VirtualMachineRunning.
+// vmLost has no message, because the condition VirtualMachineRunning reports the remedy.
 func vmLost(s *machineScope) (verdict, bool) {
 	return notUpToDate(s.action.Reason, ""), s.observed.State.WasApplied() && s.action.Kind == workspace.Block
 }
@@ -182,12 +183,12 @@ func bootstrapDataMissing(s *machineScope) (verdict, bool) {
 	return s.notComparable(s.waiting.Reason, s.waiting.Message), true
 }
 
-// claimMissing leaves the cause to VirtualMachineClaimed.
+// claimMissing does not name the cause, because the condition VirtualMachineClaimed does.
 func claimMissing(s *machineScope) (verdict, bool) {
 	return s.notComparable(infrav1.WaitingForClaimReason, "Waiting for a VM of the inventory"), s.claim.err != nil
 }
 
-// addressesMissing leaves the cause and its event to AddressesAllocated.
+// addressesMissing does not name the cause, because the condition AddressesAllocated and its event do.
 func addressesMissing(s *machineScope) (verdict, bool) {
 	return s.notComparable(infrav1.WaitingForIPAddressesReason, "Waiting for the addresses"), s.network.err != nil
 }

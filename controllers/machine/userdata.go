@@ -14,9 +14,9 @@ import (
 // userDataRetry is the retry interval after a refusal by the engine or the API server.
 const userDataRetry = time.Minute
 
-// reconcileUserData removes the user data of a node from the engine and from the state. User data contains private keys
-// of the cluster and tokens. Everyone with read access to the VM in the engine can read it. The first boot has already
-// used it.
+// reconcileUserData removes the user data of a node from the engine and from the state, because the first boot has
+// already used it. User data contains tokens and private keys of the cluster. Everyone with read access to the VM in
+// the engine can read it.
 func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	done := conditions.IsTrue(scope.olvmMachine, infrav1.UserDataRemovedCondition)
 	if scope.shouldLeaveUserData() || done || !scope.hasJoined() || scope.engine.session == nil ||
@@ -25,7 +25,7 @@ func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope)
 		return 0, nil
 	}
 
-	if scope.vm.seen.ChangesWait { // any change of the VM would drop the changes pending for its next start
+	if scope.vm.seen.ChangesWait { // any change of the VM would drop the changes that wait for its next start
 		return vmSteady, nil
 	}
 

@@ -199,7 +199,7 @@ func TestUserDataThatTheEngineKeeps(t *testing.T) {
 	check.Equal(t, "taken away", scope.userData.removed, false)
 	check.Error(t, scope.userData.err, "not now")
 
-	// The host name disappears with the user data, and must come back even if the engine fails once.
+	// The removal also deletes the host name. The manager must write it again, even if the engine fails once.
 	check.Error(
 		t, b.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/api/vms/[^/]+$", Status: 503, Nth: 2, Count: 1}), "",
 	)

@@ -1,4 +1,4 @@
-// Package machinetemplate reconciles OLVMMachineTemplates: the properties of machines created from them.
+// Package machinetemplate reconciles OLVMMachineTemplates. It reports the capacity of the machines created from them.
 package machinetemplate
 
 import (
@@ -62,7 +62,7 @@ func (r *Reconciler) SetupWithManager(
 	return nil
 }
 
-// clusterToTemplates wakes the templates of a resumed Cluster. Cluster API makes the Cluster their owner.
+// clusterToTemplates maps an unpaused Cluster to its templates. Cluster API makes the Cluster their owner.
 func (r *Reconciler) clusterToTemplates(ctx context.Context, cluster client.Object) []ctrl.Request {
 	var templates infrav1.OLVMMachineTemplateList
 	if err := r.Client.List(ctx, &templates, client.InNamespace(cluster.GetNamespace())); err != nil {
@@ -80,7 +80,7 @@ func (r *Reconciler) clusterToTemplates(ctx context.Context, cluster client.Obje
 	return out
 }
 
-// Reconcile brings the status of one OLVMMachineTemplate up to date.
+// Reconcile runs one pass for an OLVMMachineTemplate.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	return pass.Controller[*infrav1.OLVMMachineTemplate]{
 		Tracker:          &r.passes,
@@ -105,7 +105,7 @@ func (r *Reconciler) openPass(
 		Admit: func(context.Context) (bool, ctrl.Result, error) {
 			return template.DeletionTimestamp.IsZero(), ctrl.Result{}, nil
 		},
-		IsPaused: func(context.Context) (bool, error) { // the kind has no condition to report it
+		IsPaused: func(context.Context) (bool, error) { // an OLVMMachineTemplate has no condition to report a pause
 			return annotations.HasPaused(template) || cluster != nil && annotations.IsPaused(cluster, template), nil
 		},
 		Work: func(ctx context.Context) (ctrl.Result, error) {
@@ -116,8 +116,8 @@ func (r *Reconciler) openPass(
 	}, nil
 }
 
-// reconcileCapacity writes the capacity from the spec. A wrong capacity would make an autoscaler add nodes too small
-// for any pod; without one, it leaves the node group alone.
+// reconcileCapacity writes the capacity from the spec. With a wrong capacity, an autoscaler would add nodes that are
+// too small for any pod. Without a capacity, it does not scale the node group.
 func (r *Reconciler) reconcileCapacity(ctx context.Context, template *infrav1.OLVMMachineTemplate) {
 	spec := template.Spec.Template.Spec
 	if spec.FromInventory != nil { // the VMs of a pool determine their own capacity

@@ -42,22 +42,24 @@ import (
 
 const nodeController = "olvmnode"
 
-// nodePass limits the time in a workload cluster, because its API server belongs to a tenant.
+// nodePass limits the duration of a pass, because the API server of a workload cluster belongs to a tenant and may be
+// slow.
 const nodePass = time.Minute
 
 // Reconciler acts like a cloud controller manager in workload clusters. It sets the provider ID of Nodes if the kubelet
 // did not. It labels Nodes with the location of their machines, and taints them with out-of-service while their VM has
-// failed. It approves the serving certificates of kubelets. It deletes only its own labels and taints there.
+// failed. It approves the serving certificates of kubelets. In a workload cluster, it deletes only its own labels and
+// taints.
 type Reconciler struct {
 	Client       client.Client
 	ClusterCache clustercache.ClusterCache
 	Recorder     events.EventRecorder
-	// LabelNodes enables labels with the location of machines; without it labels stay unchanged.
+	// LabelNodes enables labels with the location of machines. Without it, labels stay unchanged.
 	LabelNodes bool
-	// FenceNodes enables the taint out-of-service on Nodes with failed VMs. Otherwise the manager only
-	// removes its own.
+	// FenceNodes enables the taint out-of-service on Nodes with failed VMs. Without it, the manager only removes its
+	// own taints.
 	FenceNodes bool
-	// ApproveServingCertificates enables approval for kubelets; without it their requests are left to others.
+	// ApproveServingCertificates enables the approval of kubelets' requests. Without it, another approver must decide.
 	ApproveServingCertificates bool
 	WatchFilterValue           string
 
@@ -69,7 +71,8 @@ type Reconciler struct {
 	reported map[client.ObjectKey]map[types.UID]string
 }
 
-// NewClusterCache connects to our workload clusters. It caches only the parts of Nodes needed here.
+// NewClusterCache returns a cache with connections to the workload clusters of OLVMClusters. It caches only the parts
+// of Nodes needed by the controllers.
 func NewClusterCache(
 	ctx context.Context, mgr ctrl.Manager, userAgent, watchFilterValue string,
 ) (clustercache.ClusterCache, error) {
@@ -90,7 +93,7 @@ func NewClusterCache(
 	return workloads, nil
 }
 
-// shrinkNode drops the parts of a Node unused by all controllers: the images alone are most of it.
+// shrinkNode drops the parts of a Node not needed by any controller, such as the list of images, the largest part.
 func shrinkNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -151,7 +154,8 @@ func requestItself(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 }
 
-// machineToOwningCluster wakes the Cluster of a machine with known addresses: nothing can be done earlier.
+// machineToOwningCluster maps a provisioned machine to its Cluster. Before it is provisioned, a machine cannot be
+// matched with a Node.
 func machineToOwningCluster(_ context.Context, object client.Object) []ctrl.Request {
 	m, ok := object.(*infrav1.OLVMMachine)
 	name := object.GetLabels()[clusterv1.ClusterNameLabel]
@@ -185,7 +189,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	workload, err := r.ClusterCache.GetClient(ctx, req.NamespacedName)
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return ctrl.Result{}, nil // the connection wakes us
+		return ctrl.Result{}, nil // the connection starts a pass
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("failed to reach the workload cluster: %w", err)
 	}
@@ -206,7 +210,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 
-	isPaused := annotations.IsPaused(cluster, cluster) // then only fences go
+	isPaused := annotations.IsPaused(cluster, cluster) // then only remove taints
 	if !isPaused {
 		if err := r.getOLVMCluster(ctx, scope); err != nil {
 			return ctrl.Result{}, err
@@ -226,7 +230,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: r.computeNextCheck(scope)}, nil
 }
 
-// computeNextCheck returns the delay before the next check of facts without events; 0 for never.
+// computeNextCheck returns the delay before the next check of facts without events, or 0 if none is necessary.
 func (r *Reconciler) computeNextCheck(scope *nodeScope) time.Duration {
 	if scope.fences || r.FenceNodes && slices.ContainsFunc(scope.machines, isFailed) {
 		return pass.Jitter(fencePoll)
@@ -240,19 +244,19 @@ type nodeScope struct {
 	cluster     *clusterv1.Cluster
 	olvmCluster *infrav1.OLVMCluster
 	workload    client.Client
-	// machines that are not paused, none if the Cluster is; all are those with them.
+	// machines are the unpaused machines. There are none if the Cluster is paused. all includes the paused machines.
 	machines, all []*infrav1.OLVMMachine
 	// reported holds the findings of this pass, by the UID of the object.
 	reported map[types.UID]string
-	// live reads from the API server of the workload cluster; nil until it is needed.
+	// live reads from the API server of the workload cluster. It is nil until it is needed.
 	live client.Reader
-	// attached are the names of the Nodes with attached volumes; nil until they are needed.
+	// attached has the names of the Nodes with attached volumes. It is nil until it is needed.
 	attached map[string]bool
 	// fences reports that a Node has the taint of the manager.
 	fences bool
 }
 
-// watchObjects wakes the Cluster on objects of its workload cluster.
+// watchObjects watches objects of a workload cluster. Their events start a pass for the Cluster.
 func (r *Reconciler) watchObjects(
 	ctx context.Context, scope *nodeScope, kind client.Object, wanted predicate.Predicate,
 ) error {
@@ -273,8 +277,8 @@ func (r *Reconciler) watchObjects(
 	return nil
 }
 
-// reportOnce logs a text about an object, and records an event on its machine, if any. It does so once for each object
-// and text.
+// reportOnce logs a text about an object, and records an event on its machine, if any. It omits a repetition of the
+// last text about the object.
 func (r *Reconciler) reportOnce(
 	ctx context.Context,
 	scope *nodeScope,
@@ -308,7 +312,7 @@ func (r *Reconciler) dropReported(cluster client.ObjectKey) {
 	delete(r.reported, cluster)
 }
 
-// news selects events of Nodes that may require changing them.
+// news selects the events of Nodes that may require a change of the Node.
 var news = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isNode := e.ObjectOld.(*corev1.Node)
@@ -345,7 +349,7 @@ func (r *Reconciler) reconcileNodes(ctx context.Context, scope *nodeScope) error
 	return kerrors.NewAggregate(errs)
 }
 
-// reconcileNode gives a Node its provider ID and its labels.
+// reconcileNode sets the provider ID, the labels and the taint of a Node.
 func (r *Reconciler) reconcileNode(ctx context.Context, scope *nodeScope, node *corev1.Node) error {
 	before := node.DeepCopy()
 
@@ -391,12 +395,12 @@ func (r *Reconciler) reconcileNode(ctx context.Context, scope *nodeScope, node *
 	return nil
 }
 
-// isNews reports that the cache is outdated. The newer object, or its deletion, wakes us.
+// isNews reports whether an error means that the cache is outdated. The event of the newer object starts another pass.
 func isNews(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }
 
-// getOLVMCluster gets the infrastructure of the Cluster.
+// getOLVMCluster reads the OLVMCluster of the Cluster into the scope.
 func (r *Reconciler) getOLVMCluster(ctx context.Context, scope *nodeScope) error {
 	scope.olvmCluster = &infrav1.OLVMCluster{}
 	key := client.ObjectKey{Namespace: scope.cluster.Namespace, Name: scope.cluster.Spec.InfrastructureRef.Name}
@@ -407,8 +411,8 @@ func (r *Reconciler) getOLVMCluster(ctx context.Context, scope *nodeScope) error
 	return nil
 }
 
-// reconcileServingCertificates approves requests certain to come from our machines. It denies none: another approver
-// may know more.
+// reconcileServingCertificates approves requests that certainly come from machines of the cluster. It denies no
+// request, because another approver may know more.
 func (r *Reconciler) reconcileServingCertificates(ctx context.Context, scope *nodeScope) error {
 	kind := certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
 	if _, err := scope.workload.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); meta.IsNoMatchError(err) {

@@ -30,8 +30,8 @@ func containsIP(ips []net.IP, ip net.IP) bool {
 	return slices.ContainsFunc(ips, ip.Equal)
 }
 
-// findMachineByName returns the machine with a host name. Only a provisioned machine has a valid host name, address and
-// provider ID. If two machines have the name, none matches.
+// findMachineByName returns the machine with a host name. It ignores unprovisioned machines, because their host name,
+// address and provider ID are not final. If two machines have the name, it returns nil.
 func findMachineByName(name string, machines []*infrav1.OLVMMachine) *infrav1.OLVMMachine {
 	var found *infrav1.OLVMMachine
 
@@ -53,8 +53,9 @@ func findMachineByName(name string, machines []*infrav1.OLVMMachine) *infrav1.OL
 	return found
 }
 
-// findMachineOfNode returns the machine for a Node without a provider ID, or the reason why the Node is not the
-// machine's. A name alone is no proof: Cluster API deletes, drains and counts a Machine by the Node with its ID.
+// findMachineOfNode returns the machine for a Node without a provider ID. problem explains why the Node is not the
+// machine's, or is "". A name alone is no proof: Cluster API deletes, drains and counts a Machine by the Node with its
+// ID.
 func findMachineOfNode(node *corev1.Node, machines []*infrav1.OLVMMachine) (_ *infrav1.OLVMMachine, problem string) {
 	if node.Spec.ProviderID != "" {
 		return nil, ""
@@ -121,9 +122,10 @@ func isPendingServing(csr *certificatesv1.CertificateSigningRequest) bool {
 		})
 }
 
-// checkServing returns the machine of a request and, if it must not be approved, the reason. It trusts only the
-// kubelet's authenticated identity: a node free to choose its names could pose as another, or as the API server.
-// Addresses reported only by its guest are the guest's claims, and must belong to no other machine.
+// checkServing returns the machine of a request. problem explains why the request must not be approved, or is "".
+// checkServing trusts only the kubelet's authenticated identity. If a node could choose its names, it could impersonate
+// another node, or the API server. A guest can report any address, so an address known only from the guest must belong
+// to nobody else.
 func checkServing(
 	csr *certificatesv1.CertificateSigningRequest, machines []*infrav1.OLVMMachine, taken reserved,
 ) (_ *infrav1.OLVMMachine, problem string) {
@@ -183,15 +185,15 @@ func checkServing(
 	return m, ""
 }
 
-// reserved are addresses of a cluster not available to machines.
+// reserved has the addresses of a cluster forbidden to guests.
 type reserved struct {
-	// machines of the cluster, including paused ones.
+	// machines are the machines of the cluster, including paused ones.
 	machines []*infrav1.OLVMMachine
 	networks []reservedNetwork
 	virtual  []addressing.VirtualAddress
 }
 
-// reservedNetwork is a range of addresses, and its purpose.
+// reservedNetwork is a range of addresses with its purpose, for messages.
 type reservedNetwork struct {
 	netip.Prefix
 	what string
@@ -238,8 +240,8 @@ func collectReserved(
 	return out
 }
 
-// findHolder returns the owner of a machine's address. It is empty if the machine was given the address, or if only its
-// guest claims it.
+// findHolder returns the other holder of an address reported by a machine, for messages. It returns "" if the manager
+// allocated the address to the machine, or if nobody else has the address.
 func (r reserved) findHolder(ip net.IP, m *infrav1.OLVMMachine) string {
 	address, ok := netip.AddrFromSlice(ip)
 	if !ok {
@@ -273,7 +275,8 @@ func (r reserved) findHolder(ip net.IP, m *infrav1.OLVMMachine) string {
 	return ""
 }
 
-// isGivenAddress reports whether the controller gave the address to a machine, rather than its guest reporting it.
+// isGivenAddress reports whether the controller allocated the address to a machine. Otherwise, only the guest reports
+// it.
 func isGivenAddress(m *infrav1.OLVMMachine, address netip.Addr) bool {
 	recorded, err := addressing.ParseRecorded(m)
 	if err != nil {
@@ -289,8 +292,8 @@ func isGivenAddress(m *infrav1.OLVMMachine, address netip.Addr) bool {
 	return false
 }
 
-// hasServingUsages reports whether the usages are exactly those of a serving certificate, each once. Key encipherment
-// is for RSA keys.
+// hasServingUsages reports whether the usages are exactly those of a serving certificate, each once. RSA keys also need
+// key encipherment.
 func hasServingUsages(usages []certificatesv1.KeyUsage) bool {
 	asked := slices.Sorted(slices.Values(usages))
 
@@ -326,7 +329,7 @@ func parseRequest(encoded []byte) (*x509.CertificateRequest, error) {
 	return request, nil
 }
 
-// approveRequest adds the condition for the approval subresource.
+// approveRequest adds the condition Approved. The caller writes it to the approval subresource.
 func approveRequest(csr *certificatesv1.CertificateSigningRequest, m *infrav1.OLVMMachine) {
 	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type:           certificatesv1.CertificateApproved,

@@ -171,7 +171,8 @@ func TestAServingCertificateIsApprovedOnlyForTheNamesAndAddressesOfItsMachine(t 
 	}
 }
 
-// TestClaimsOfAGuest has a guest with an address from DHCP reporting additional addresses: H2.
+// TestClaimsOfAGuest covers a guest with a DHCP address that reports additional addresses: threat H2 of
+// docs/operate/security.md.
 func TestClaimsOfAGuest(t *testing.T) {
 	cluster := &clusterv1.Cluster{Spec: clusterv1.ClusterSpec{
 		ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "10.0.0.4", Port: 6443},

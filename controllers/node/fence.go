@@ -18,7 +18,7 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
-// fencePoll is the interval of checks for a cluster with a failed VM: no event announces that its volumes are detached,
+// fencePoll is the interval of checks for a cluster with a failed VM. No event announces that its volumes are detached,
 // or that a remediation begins.
 const fencePoll = 5 * time.Second
 
@@ -31,12 +31,12 @@ var outOfService = corev1.Taint{
 // isOutOfService reports whether a taint marks a node out of service, regardless of its value.
 func isOutOfService(taint corev1.Taint) bool { return taint.Key == outOfService.Key }
 
-// isOurTaint reports whether a taint is as the manager sets it.
+// isOurTaint reports whether a taint equals the manager's.
 func isOurTaint(taint corev1.Taint) bool {
 	return isOutOfService(taint) && taint.Value == outOfService.Value && taint.Effect == outOfService.Effect
 }
 
-// hasOutOfService reports whether a Node has the taint, whoever has set it.
+// hasOutOfService reports whether a Node has the taint, regardless of who set it.
 func hasOutOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, isOutOfService)
 }
@@ -46,26 +46,26 @@ func isFailed(m *infrav1.OLVMMachine) bool {
 	return conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineFailedReason
 }
 
-// situation is the basis for fencing a Node.
+// situation has the facts that decide whether a Node is fenced.
 type situation struct {
 	// enabled reports that the manager may fence the Node: --fence-nodes is set, and nothing is paused.
 	enabled bool
 	// alive reports that the kubelet has reported since the failure.
 	alive bool
-	// going reports that the machine is being deleted, or that its VM is.
+	// going reports that the machine is being deleted, or that its VM no longer exists.
 	going bool
 	// failed reports that the VM is down after a failure.
 	failed bool
-	// starting reports that a remediation is about to start the VM, or has just started it.
+	// starting reports that a remediation will soon start the VM, or has just started it.
 	starting bool
 	// fenced reports that the manager has set the taint.
 	fenced bool
-	// attached reports that volumes are attached to the Node. It matters only if the VM is about to start.
+	// attached reports that volumes are attached to the Node. It matters only if starting is set.
 	attached bool
 }
 
-// shouldFence reports whether the Node is to have the taint. A Node that is alive never has it. A VM that is about to
-// start gets it no more, and loses it when its volumes are detached.
+// shouldFence reports whether the Node should have the taint. A Node that is alive never has it. If a remediation is
+// starting the VM, the Node gets no new taint, and loses the taint once its volumes are detached.
 func (s situation) shouldFence() bool {
 	switch {
 	case s.alive:
@@ -79,8 +79,8 @@ func (s situation) shouldFence() bool {
 	return s.failed && (s.fenced || s.enabled)
 }
 
-// setFence adds the taint to a Node, or removes the manager's own. It returns the reason of the event, or "" without a
-// change. Others' taints stay.
+// setFence adds the taint to a Node, or removes the manager's own. It returns the reason of the event, or "" if nothing
+// changes. Taints set by others stay.
 func setFence(node *corev1.Node, wanted bool, vmID string) string {
 	_, ours := node.Annotations[infrav1.NodeFencedAnnotation]
 
@@ -100,14 +100,15 @@ func setFence(node *corev1.Node, wanted bool, vmID string) string {
 	return ""
 }
 
-// isGoing reports whether a machine is being deleted, or its VM was. Its controller then tells no failure any more.
+// isGoing reports whether a machine is being deleted, or its VM no longer exists. Then the machine's condition no
+// longer reports a failure.
 func isGoing(m *infrav1.OLVMMachine) bool {
 	return !m.DeletionTimestamp.IsZero() ||
 		conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineNotFoundReason
 }
 
-// reconcileFence gives the Node of a machine the taint, or takes it away. machine is nil if the Node is no machine's.
-// The machine may be paused: then the taint can only go.
+// reconcileFence adds the taint to the Node of a machine, or removes it. machine is nil if the Node belongs to no
+// machine. For a paused machine, reconcileFence can only remove the taint. It returns the reason of the event, or "".
 func (r *Reconciler) reconcileFence(
 	ctx context.Context, scope *nodeScope, node *corev1.Node, machine *infrav1.OLVMMachine,
 ) (reason string, err error) {
@@ -147,15 +148,16 @@ func (r *Reconciler) reconcileFence(
 	return setFence(node, wanted, machine.Spec.ProviderID), nil
 }
 
-// isReady reports whether the control plane hears that a Node is ready.
+// isReady reports whether a Node has a true Ready condition.
 func isReady(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 	})
 }
 
-// isAlive reports whether a Node is ready, or its kubelet has renewed its Lease since the VM was seen to be down. Then
-// the VM runs, whatever the engine has said. A kubelet whose clock is behind is seen by its readiness alone.
+// isAlive reports whether a Node is ready, or whether its kubelet has renewed its Lease since the VM was found down.
+// Then the VM runs, regardless of the engine's report. If the kubelet's clock is slow, only the Ready condition shows
+// that the Node is alive.
 func (r *Reconciler) isAlive(
 	ctx context.Context, scope *nodeScope, node *corev1.Node, machine *infrav1.OLVMMachine,
 ) (bool, error) {
@@ -180,12 +182,12 @@ func (r *Reconciler) isAlive(
 		return false, fmt.Errorf("failed to get the Lease of a node: %w", err)
 	}
 
-	// The condition stores seconds.
+	// The transition time of the condition has a resolution of seconds.
 	return lease.Spec.RenewTime != nil &&
 		!lease.Spec.RenewTime.Time.Before(running.LastTransitionTime.Add(time.Second)), nil
 }
 
-// isStarting reports whether a remediation is starting the VM of a machine, or about to.
+// isStarting reports whether a remediation is starting the VM of a machine, or will soon start it.
 func (r *Reconciler) isStarting(ctx context.Context, m *infrav1.OLVMMachine) (bool, error) {
 	owner := metav1.GetControllerOf(m)
 	if owner == nil {
@@ -201,8 +203,8 @@ func (r *Reconciler) isStarting(ctx context.Context, m *infrav1.OLVMMachine) (bo
 	return isStartingVM(remediation, m), nil
 }
 
-// isStartingVM reports whether a remediation starts the VM of a machine, is about to, or has started it and the machine
-// does not say so yet.
+// isStartingVM reports whether a remediation is starting the VM of a machine, or will soon start it. It also returns
+// true after the start, until the machine's condition has changed.
 func isStartingVM(remediation *infrav1alpha1.OLVMRemediation, m *infrav1.OLVMMachine) bool {
 	switch remediation.Status.Step {
 	case infrav1alpha1.PoweringOffStep, infrav1alpha1.StartingStep:
@@ -216,7 +218,7 @@ func isStartingVM(remediation *infrav1alpha1.OLVMRemediation, m *infrav1.OLVMMac
 	return false
 }
 
-// connectWorkload sets the client that asks the API server of the workload cluster.
+// connectWorkload sets the uncached client for the API server of the workload cluster.
 func (r *Reconciler) connectWorkload(ctx context.Context, scope *nodeScope) error {
 	if scope.live != nil {
 		return nil
@@ -232,8 +234,8 @@ func (r *Reconciler) connectWorkload(ctx context.Context, scope *nodeScope) erro
 	return nil
 }
 
-// hasVolumes reports whether volumes are attached to a Node. It asks the API server, once in a pass, because a cache of
-// all attachments would serve nothing else.
+// hasVolumes reports whether volumes are attached to a Node. It lists all attachments from the API server, once per
+// pass. Nothing else needs them, so a cache would waste memory.
 func (r *Reconciler) hasVolumes(ctx context.Context, scope *nodeScope, node string) (bool, error) {
 	if scope.attached == nil {
 		if err := r.connectWorkload(ctx, scope); err != nil {
@@ -254,7 +256,7 @@ func (r *Reconciler) hasVolumes(ctx context.Context, scope *nodeScope, node stri
 	return scope.attached[node], nil
 }
 
-// reportFence records an event on the machine.
+// reportFence records the event of a changed taint on the machine.
 func (r *Reconciler) reportFence(machine *infrav1.OLVMMachine, node, reason string) {
 	if machine == nil {
 		return

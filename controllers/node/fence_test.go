@@ -119,7 +119,7 @@ func TestAVMThatARemediationHasJustStartedIsNotFenced(t *testing.T) {
 	}
 }
 
-// failedAt is a machine whose VM has failed.
+// failedAt returns a machine whose VM has failed at this time.
 func failedAt(at time.Time) *infrav1.OLVMMachine {
 	m := provisioned("one", "10.0.0.10")
 	conditions.Set(m, metav1.Condition{
@@ -130,7 +130,7 @@ func failedAt(at time.Time) *infrav1.OLVMMachine {
 	return m
 }
 
-// TestANodeThatIsAliveIsNeverFenced has Nodes that report their readiness, and kubelets that renew their Leases.
+// TestANodeThatIsAliveIsNeverFenced covers ready Nodes, and kubelets that renew their Leases.
 func TestANodeThatIsAliveIsNeverFenced(t *testing.T) {
 	at := time.Now().Add(-time.Minute).Truncate(time.Second)
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "demo", Name: "demo"}}

@@ -11,7 +11,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/inventory"
 )
 
-// managedLabels are the labels of Nodes for the location of their machines.
+// managedLabels are the labels of a Node that describe its machine and the location of its machine.
 var managedLabels = []string{
 	corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelInstanceTypeStable, infrav1.HostLabel,
 }
@@ -39,8 +39,8 @@ func buildLabels(m *infrav1.OLVMMachine, dataCenter string) map[string]string {
 	return out
 }
 
-// setLabels sets the labels of a Node's machine, and removes our former labels no longer wanted. Others' labels stay:
-// the annotation lists ours. It reports a change.
+// setLabels sets the wanted labels on a Node, and removes unwanted earlier labels of the manager. An annotation lists
+// the manager's labels; all others stay. setLabels reports whether the Node has changed.
 func setLabels(node *corev1.Node, wanted map[string]string) (changed bool) {
 	ours := strings.FieldsFunc(node.Annotations[infrav1.NodeLabelsAnnotation], func(r rune) bool { return r == ',' })
 
@@ -53,7 +53,7 @@ func setLabels(node *corev1.Node, wanted map[string]string) (changed bool) {
 
 		switch {
 		case there && !own && !want, there && !own && has != value:
-			continue // others'
+			continue // the label belongs to someone else
 		case want:
 			kept = append(kept, key)
 			changed = changed || has != value || !own
@@ -86,7 +86,7 @@ func setKey(of *map[string]string, key, value string) {
 	(*of)[key] = value
 }
 
-// keepLabels returns the labels and annotations of a Node needed here.
+// keepLabels returns the labels and annotations of a Node needed by this package.
 func keepLabels(node *corev1.Node) (labels, annotations map[string]string) {
 	for _, key := range managedLabels {
 		if value, ok := node.Labels[key]; ok {

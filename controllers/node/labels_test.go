@@ -28,7 +28,7 @@ func TestLabelsOfANode(t *testing.T) {
 	})
 }
 
-// TestLabelsOfOthersStay expects changes only of labels missing or our own.
+// TestLabelsOfOthersStay verifies that only missing labels and the manager's own labels change.
 func TestLabelsOfOthersStay(t *testing.T) {
 	const zone, region, host = corev1.LabelTopologyZone, corev1.LabelTopologyRegion, infrav1.HostLabel
 
@@ -93,7 +93,8 @@ func TestLabelsOfOthersStay(t *testing.T) {
 	}
 }
 
-// TestANodeIsLabelledByNameAndID expects no labels for a Node falsely claiming to be a machine's.
+// TestANodeIsLabelledByNameAndID verifies that a Node gets no labels if its name and its ID do not belong to the same
+// machine.
 func TestANodeIsLabelledByNameAndID(t *testing.T) {
 	machines := []*infrav1.OLVMMachine{provisioned("one", "10.0.0.10"), provisioned("two", "10.0.0.11")}
 

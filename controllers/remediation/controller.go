@@ -1,5 +1,5 @@
-// Package remediation reconciles OLVMRemediations: it reboots the VMs of machines found unhealthy by a
-// MachineHealthCheck. If a reboot does not heal a machine, Cluster API replaces it.
+// Package remediation reconciles OLVMRemediations. It reboots the VMs of machines found unhealthy by a
+// MachineHealthCheck. If reboots do not help, it asks Cluster API to replace the machine.
 package remediation
 
 import (
@@ -36,10 +36,10 @@ import (
 const (
 	// poll is the interval of checks while a VM goes down or starts.
 	poll = 5 * time.Second
-	// steady is the interval of checks of everything else without events.
+	// steady is the interval of all other checks of facts without events.
 	steady = 15 * time.Second
 	// unasked is the lifetime of an object whose Machine no MachineHealthCheck has found unhealthy. A
-	// MachineHealthCheck ignores a Machine with an object, so a moved or restored object is in the way.
+	// MachineHealthCheck ignores a Machine that has an object, so a moved or restored object would block it.
 	unasked = 2 * time.Minute
 )
 
@@ -55,12 +55,12 @@ type Reconciler struct {
 	// APIReader reads Machines, because the cache omits their conditions.
 	APIReader client.Reader
 	Engines   *enginepool.Pool
-	// Runs are shared by all controllers. A VM is not rebooted while Terraform changes it.
+	// Runs is shared by all controllers. The controller does not reboot a VM while Terraform changes it.
 	Runs     *workspace.RunQueue
 	Recorder events.EventRecorder
-	// Workloads are the workload clusters, because their Nodes may be fenced.
+	// Workloads connects to the workload clusters, to check whether a Node is fenced.
 	Workloads clustercache.ClusterCache
-	// WatchFilterValue selects the OLVMMachines to remediate; empty selects all.
+	// WatchFilterValue selects the OLVMMachines to remediate. If it is empty, it selects all.
 	WatchFilterValue string
 
 	passes pass.Tracker
@@ -87,7 +87,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// machineToRemediation wakes the remediation of a Machine, which has the same name.
+// machineToRemediation maps a Machine to its remediation, which has the same name.
 func machineToRemediation(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 }
@@ -102,12 +102,12 @@ type scope struct {
 	cluster     *clusterv1.Cluster
 	olvmMachine *infrav1.OLVMMachine
 	olvmCluster *infrav1.OLVMCluster
-	// session and vm are nil if the engine is unavailable, or has no such VM.
+	// session is nil if the engine is unavailable. vm is nil then, and also if the engine has no such VM.
 	session *engine.Client
 	vm      *engine.VM
-	// blocked is the reason for doing nothing now; nil if there is none.
+	// blocked explains why the controller must do nothing now. It is nil if it may act.
 	blocked *blocker.Error
-	// news is the event of the pass; nil for none. failed reports an error of the pass.
+	// news is the event of the pass, or nil. failed reports an error of the pass.
 	news   *news
 	failed bool
 }
@@ -115,7 +115,7 @@ type scope struct {
 // news is an event.
 type news struct{ kind, reason, text string }
 
-// Reconcile brings one OLVMRemediation forward.
+// Reconcile runs one pass for an OLVMRemediation.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	return pass.Controller[*infrav1alpha1.OLVMRemediation]{
 		Tracker:          &r.passes,
@@ -158,15 +158,15 @@ func (r *Reconciler) openPass(
 	}, nil
 }
 
-// announceStep records the event of a pass without an error.
+// announceStep records the event of a pass, unless the pass has failed.
 func (r *Reconciler) announceStep(s *scope) {
 	if s.news != nil && !s.failed {
 		r.Recorder.Eventf(s.remediation, s.machine, s.news.kind, s.news.reason, "Remediate", "%s", s.news.text)
 	}
 }
 
-// labelledOwner returns the object with the watch label. Without owners, any manager may release a deleted remediation,
-// and only a manager without a filter does more.
+// labelledOwner returns the object with the watch label. If the owners do not exist, any manager may release a
+// remediation in deletion. Only a manager without a filter reconciles other remediations without owners.
 func (s *scope) labelledOwner() metav1.Object {
 	switch {
 	case s.olvmMachine != nil:
@@ -200,13 +200,14 @@ func (r *Reconciler) reconcileStep(ctx context.Context, s *scope) (time.Duration
 
 	restartClock(s)
 
-	// The object may be deleted while the VM is off.
+	// Without the finalizer, the object could be deleted while the VM is off.
 	controllerutil.AddFinalizer(s.remediation, infrav1alpha1.RemediationFinalizer)
 
 	return r.takeStep(ctx, s)
 }
 
-// restartClock restarts the time of the step if the controller could not act, or Cluster API could not see the node.
+// restartClock restarts the time limit of the step if the controller could not act, or if Cluster API could not reach
+// the Node.
 func restartClock(s *scope) {
 	status := &s.remediation.Status
 	if status.Step == "" || status.Step == infrav1alpha1.GivenUpStep {
@@ -227,8 +228,9 @@ func restartClock(s *scope) {
 	}
 }
 
-// deleteUnasked deletes an object no longer requested by a MachineHealthCheck. The MachineHealthCheck creates a new one
-// if necessary. If the OLVMMachine is gone, the Machine's owner must replace it.
+// deleteUnasked deletes an object not needed by a MachineHealthCheck. The MachineHealthCheck creates a new one if
+// necessary. If the Machine is unhealthy but its OLVMMachine or OLVMCluster is missing, deleteUnasked asks the
+// Machine's owner for a replacement instead.
 func (r *Reconciler) deleteUnasked(ctx context.Context, s *scope) error {
 	reason := s.blocked.Reason
 	known := conditions.Get(s.remediation, infrav1.RemediatedCondition)
@@ -301,8 +303,7 @@ func (r *Reconciler) takeStep(ctx context.Context, s *scope) (time.Duration, err
 	return poll, nil
 }
 
-// getPause returns the delay before the next check after a request. A request refused by the engine is not repeated at
-// once.
+// getPause returns the delay before the next check after a request. After a refusal by the engine, the delay is longer.
 func (s *scope) getPause() time.Duration {
 	if s.blocked != nil {
 		return steady
@@ -321,7 +322,7 @@ func (r *Reconciler) giveUp(ctx context.Context, s *scope) error {
 // requestReplacement asks the owner of the Machine to replace it, like a MachineHealthCheck without a template.
 func (r *Reconciler) requestReplacement(ctx context.Context, s *scope) error {
 	if conditions.IsFalse(s.machine, clusterv1.MachineOwnerRemediatedCondition) {
-		return nil // its owner writes it from now on
+		return nil // from now on, the owner writes the condition
 	}
 
 	machine := s.machine.DeepCopy()
@@ -338,8 +339,8 @@ func (r *Reconciler) requestReplacement(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// reconcileDelete starts the VM if the controller has powered it off, and releases the object. A Machine being deleted
-// needs no VM.
+// reconcileDelete starts the VM if the controller has powered it off, and releases the object. If the Machine is being
+// deleted, it does not start the VM.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Duration, error) {
 	going := s.machine == nil || !s.machine.DeletionTimestamp.IsZero() || s.olvmMachine == nil ||
 		!s.olvmMachine.DeletionTimestamp.IsZero() || s.olvmCluster == nil
@@ -371,13 +372,13 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Durati
 	return poll, nil
 }
 
-// canRelease reports whether the VM is back. The object stays while the OLVMMachine still says that the VM has failed:
-// without the object, the controller of Nodes would fence a VM that runs.
+// canRelease reports whether the VM runs again. The object stays while the OLVMMachine still reports a failed VM.
+// Without the object, the Node controller would fence a VM that runs.
 func canRelease(s *scope, mayGoDown bool) bool {
 	return decideStart(s.vm.Status) == recordStart && !mayGoDown && !hasFailed(s.olvmMachine)
 }
 
-// releaseObject lets the object go.
+// releaseObject removes the finalizer. No further check is necessary.
 func releaseObject(s *scope) (time.Duration, error) {
 	controllerutil.RemoveFinalizer(s.remediation, infrav1alpha1.RemediationFinalizer)
 	return 0, nil

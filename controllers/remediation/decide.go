@@ -13,7 +13,7 @@ import (
 type action int
 
 const (
-	// wait until the engine, the node or the clock changes.
+	// wait does nothing until the engine, the Node or the time changes.
 	wait action = iota
 	// begin records a reboot. A later pass powers off the VM, after the record is written.
 	begin
@@ -47,12 +47,12 @@ func decideAction(remediation *infrav1alpha1.OLVMRemediation, vm *engine.VM, now
 	}
 }
 
-// isOver reports whether the time of the step is over.
+// isOver reports whether the time limit of the step has passed.
 func isOver(remediation *infrav1alpha1.OLVMRemediation, now time.Time) bool {
 	return now.Sub(remediation.Status.StepTime.Time) >= remediation.Spec.Strategy.Timeout()
 }
 
-// decidePowerOff returns the next step until the VM is down. It asks the engine once.
+// decidePowerOff returns the next step until the VM is down. It requests a single power-off per reboot.
 func decidePowerOff(remediation *infrav1alpha1.OLVMRemediation, status engine.VMStatus, now time.Time) action {
 	asked := remediation.Status.PowerOffTime
 
@@ -61,10 +61,10 @@ func decidePowerOff(remediation *infrav1alpha1.OLVMRemediation, status engine.VM
 		return recordOff
 	case !asked.IsZero() &&
 		(status.IsStarting() || status == engine.VMUp && now.Sub(asked.Time) >= engine.StopPatience):
-		return recordStart // somebody has started it
+		return recordStart // someone has started it
 	case !asked.IsZero():
 		return wait // it may go down at any time
-	case status.IsOff(), status.IsBusy(): // an engine refuses to stop it
+	case status.IsOff(), status.IsBusy(): // the engine would refuse to stop it
 		if isOver(remediation, now) {
 			return giveUp
 		}
@@ -88,7 +88,7 @@ func decideStart(status engine.VMStatus) action {
 	}
 }
 
-// isOverdue reports whether a VM possibly powered off is not back in time.
+// isOverdue reports whether the controller may have powered a VM off, and the VM does not run again in time.
 func isOverdue(remediation *infrav1alpha1.OLVMRemediation, now time.Time) bool {
 	status := remediation.Status
 	isOff := status.Step == infrav1alpha1.StartingStep ||

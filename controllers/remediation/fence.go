@@ -14,9 +14,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 )
 
-// explainNotStarted returns the reason for keeping the VM down; nil if it may start. Kubernetes detaches the volumes of
-// a fenced Node: a VM starting meanwhile would write to another node's volumes. The controller of Nodes removes the
-// fence once the volumes are detached.
+// explainNotStarted explains why the VM must stay down. It returns nil if the VM may start. Kubernetes detaches the
+// volumes of a fenced Node. If the VM started meanwhile, it would write to volumes that another node may already use.
+// The Node controller removes the taint once the volumes are detached.
 func (r *Reconciler) explainNotStarted(ctx context.Context, s *scope) *blocker.Error {
 	name := s.machine.Status.NodeRef.Name
 	if name == "" || s.cluster == nil {
@@ -43,7 +43,7 @@ func (r *Reconciler) explainNotStarted(ctx context.Context, s *scope) *blocker.E
 	case err == nil, apierrors.IsNotFound(err):
 		return nil
 	case util.IsControlPlaneMachine(s.machine), !hasFailed(s.olvmMachine):
-		return nil // without its control plane nobody sees a Node, and without a failure nobody fences one
+		return nil // the control plane may need this machine, and only a failed VM is fenced
 	}
 
 	return &blocker.Error{

@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// machineWith is an OLVMMachine whose VM is in a state that has a reason.
+// machineWith returns an OLVMMachine with this reason in its condition VirtualMachineRunning.
 func machineWith(reason string) *infrav1.OLVMMachine {
 	m := &infrav1.OLVMMachine{}
 	conditions.Set(m, metav1.Condition{
@@ -50,7 +50,7 @@ func TestARemediationStaysWhileTheMachineOfAStartedVMSaysThatItHasFailed(t *test
 	}
 }
 
-// liveOnly is a workload cluster whose cache is behind: it has the Node without its taint.
+// liveOnly is a workload cluster with a stale cache: cached and live have different Nodes.
 type liveOnly struct {
 	clustercache.ClusterCache
 
@@ -66,7 +66,7 @@ func (c *liveOnly) GetUncachedClient(context.Context, client.ObjectKey) (client.
 	return c.live, c.err
 }
 
-// TestAVMIsStartedOnlyIfTheAPIServerShowsNoFence has caches that are behind in both directions.
+// TestAVMIsStartedOnlyIfTheAPIServerShowsNoFence uses caches that do not have the taint yet, or that still have it.
 func TestAVMIsStartedOnlyIfTheAPIServerShowsNoFence(t *testing.T) {
 	bare := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
 	fenced := bare.DeepCopy()

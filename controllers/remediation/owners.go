@@ -20,7 +20,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/holder"
 )
 
-// findOwners gets the Machine owning the object, its Cluster, and their infrastructure. The Machine must match the
+// findOwners reads the object's Machine, its Cluster, and their infrastructure objects. The Machine must match the
 // owner reference by name and UID.
 func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 	machine := &clusterv1.Machine{}
@@ -76,7 +76,7 @@ func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// fetchObject gets an object of the namespace. It reports whether the object exists.
+// fetchObject reads an object of the remediation's namespace, and reports whether it exists.
 func fetchObject(
 	ctx context.Context, from client.Reader, s *scope, name string, object client.Object,
 ) (bool, error) {
@@ -90,7 +90,8 @@ func fetchObject(
 	return true, nil
 }
 
-// explainNotRemediated returns the reason for not remediating a machine, regardless of its VM; nil if there is none.
+// explainNotRemediated explains why a machine must not be remediated, apart from reasons of its VM. It returns nil if
+// it may be remediated.
 func explainNotRemediated(s *scope) *blocker.Error {
 	switch {
 	case s.machine == nil:
@@ -123,8 +124,8 @@ func explainNotRemediated(s *scope) *blocker.Error {
 	return nil
 }
 
-// awaitTurn blocks a control plane machine while another is being remediated: etcd may not survive two machines being
-// off. If two begin at the same time, the first by name goes ahead.
+// awaitTurn blocks a control plane machine while another one is being remediated, because etcd may lose its quorum if
+// two machines are off. If two remediations begin at the same time, the first by name proceeds.
 func (r *Reconciler) awaitTurn(ctx context.Context, s *scope) error {
 	if !util.IsControlPlaneMachine(s.machine) {
 		return nil
@@ -159,7 +160,7 @@ func (r *Reconciler) awaitTurn(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// hasPriority reports whether a remediation has begun, or begins before the one with this name.
+// hasPriority reports whether a remediation is in progress, or must begin before the one with this name.
 func hasPriority(other *infrav1alpha1.OLVMRemediation, name string) bool {
 	if other.Status.Step == "" {
 		return conditions.Get(other, infrav1.RemediatedCondition) == nil && other.Name < name

@@ -55,7 +55,7 @@ func setOwnerRemediated(machine *clusterv1.Machine, s *scope) {
 	})
 }
 
-// explainGivenUp returns the reason for ending the reboots.
+// explainGivenUp explains why the controller does not reboot the VM again.
 func explainGivenUp(s *scope) string {
 	attempts := s.remediation.Status.Attempts
 	switch {

@@ -17,8 +17,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// reconcileVM finds the VM of the machine in the engine. Anybody with write access to an OLVMMachine can set the ID of
-// any VM, so the controller touches only a VM with the mark of the machine.
+// reconcileVM finds the VM of the machine in the engine, or sets the reason to wait. Anybody with write access to an
+// OLVMMachine can set the ID of any VM. The controller therefore changes only a VM with the owner mark of the machine.
 func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) {
 	if r.isRunning(s) {
 		return
@@ -29,7 +29,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) {
 	}
 }
 
-// isRunning reports whether Terraform is changing the machine, and blocks the remediation meanwhile.
+// isRunning reports whether Terraform is changing the machine. If so, it also sets the reason to wait.
 func (r *Reconciler) isRunning(s *scope) bool {
 	if !r.Runs.IsInFlight(workspace.NewMachineKey(s.olvmMachine)) {
 		return false
@@ -42,7 +42,7 @@ func (r *Reconciler) isRunning(s *scope) bool {
 	return true
 }
 
-// findVM sets the session, and the VM if the engine has it. A *blocker.Error explains why the VM must not be touched.
+// findVM sets the session, and the VM if the engine has it. A *blocker.Error explains why the VM must not be changed.
 func (r *Reconciler) findVM(ctx context.Context, s *scope) error {
 	session, _, _, err := r.Engines.OpenMachineSession(ctx, connection.ClusterEngine(s.olvmCluster), s.olvmMachine)
 	if err != nil {
@@ -74,8 +74,8 @@ func (r *Reconciler) findVM(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// checkMissing returns an error unless the controller of machines also misses the VM: a single answer of the engine
-// must not cost a machine.
+// checkMissing returns an error unless the condition of the OLVMMachine also reports that the VM does not exist. A
+// single answer of the engine must not lead to a replacement.
 func checkMissing(m *infrav1.OLVMMachine) error {
 	running := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
 	if running != nil && running.Reason == infrav1.VirtualMachineNotFoundReason {
@@ -88,9 +88,9 @@ func checkMissing(m *infrav1.OLVMMachine) error {
 	}
 }
 
-// powerOff asks the engine to power the VM off, once for each reboot.
+// powerOff asks the engine to power off the VM.
 func (r *Reconciler) powerOff(ctx context.Context, s *scope) error {
-	if r.isRunning(s) { // it may have begun since the VM was read
+	if r.isRunning(s) { // a run may have begun since the VM was read
 		return nil
 	}
 
@@ -113,8 +113,8 @@ func (r *Reconciler) powerOff(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// startVM asks the engine to start the VM. If the VM stays down for too long, start also asks the owner of the Machine
-// to replace it. It keeps asking the engine, because some owners do not replace it.
+// startVM asks the engine to start the VM. If the VM stays down for too long, startVM also asks the owner of the
+// Machine to replace it. Some owners do not replace a Machine, so later passes ask the engine again.
 func (r *Reconciler) startVM(ctx context.Context, s *scope) error {
 	if err := r.Runs.MayAct(ctx); err != nil {
 		return err
@@ -131,7 +131,7 @@ func (r *Reconciler) startVM(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// reportError shows users an error of the engine. The request is repeated.
+// reportError records an error of the engine as the reason to wait. A later pass repeats the request.
 func reportError(s *scope, err error) {
 	switch {
 	case err == nil:

@@ -77,7 +77,7 @@ var deleted = predicate.Funcs{
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
-// isHeld reports whether only the finalizer keeps a state being deleted.
+// isHeld reports whether a state is in deletion and still has the finalizer.
 func isHeld(object client.Object) bool {
 	return !object.GetDeletionTimestamp().IsZero() && controllerutil.ContainsFinalizer(object, tfstate.Finalizer)
 }
@@ -90,7 +90,7 @@ func (r *Reconciler) ownerToStates(ctx context.Context, owner client.Object) []c
 	list.SetGroupVersionKind(secretKind)
 
 	err := r.Client.List(ctx, list, client.InNamespace(owner.GetNamespace()), client.MatchingLabels(tfstate.Labels),
-		client.UnsafeDisableDeepCopy) // they are only read
+		client.UnsafeDisableDeepCopy) // the objects are only read
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to list states")
 		return nil
@@ -109,7 +109,7 @@ func (r *Reconciler) ownerToStates(ctx context.Context, owner client.Object) []c
 	return out
 }
 
-// Reconcile releases one state, if its object is gone.
+// Reconcile removes the finalizer of one state, if its owner no longer exists.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(secretKind)

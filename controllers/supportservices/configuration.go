@@ -17,14 +17,14 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
-// listNodes returns the machines of the cluster with a known address, unless they are being deleted.
+// listNodes returns the machines of the cluster with a known address, except machines in deletion.
 func (r *Reconciler) listNodes(
 	ctx context.Context, s *scope, machines []infrav1.OLVMMachine,
 ) ([]support.Node, error) {
 	var owners clusterv1.MachineList
 	err := r.Client.List(ctx, &owners, client.InNamespace(s.object.Namespace), client.MatchingLabels{
 		clusterv1.ClusterNameLabel: s.object.Spec.ClusterName,
-	}, client.UnsafeDisableDeepCopy) // they are only read
+	}, client.UnsafeDisableDeepCopy) // the objects are only read
 	if err != nil {
 		return nil, fmt.Errorf("failed to list the Machines of Cluster %s: %w", s.object.Spec.ClusterName, err)
 	}
@@ -62,7 +62,8 @@ func getAddress(m *infrav1.OLVMMachine) netip.Addr {
 	return findRecordedAddress(m, func(netip.Addr) bool { return true })
 }
 
-// findRecordedAddress returns the first wanted static address of a machine's first interface, or an invalid one.
+// findRecordedAddress returns the first static address of a machine's first interface that wanted accepts, or an
+// invalid one.
 func findRecordedAddress(m *infrav1.OLVMMachine, wanted func(netip.Addr) bool) netip.Addr {
 	recorded, err := addressing.ParseRecorded(m)
 	if err != nil {
@@ -78,7 +79,7 @@ func findRecordedAddress(m *infrav1.OLVMMachine, wanted func(netip.Addr) bool) n
 	return netip.Addr{}
 }
 
-// collectOwnAddresses returns the addresses of a VM. An unspecified address stands for an address from elsewhere.
+// collectOwnAddresses returns the addresses of a VM. An unspecified address stands for a dynamic address.
 func collectOwnAddresses(s *scope, m *infrav1.OLVMMachine) ([]netip.Addr, error) {
 	nics, err := addressing.BuildNICs(m.Spec, s.olvmCluster.Spec)
 	if err != nil {
@@ -110,7 +111,8 @@ func collectOwnAddresses(s *scope, m *infrav1.OLVMMachine) ([]netip.Addr, error)
 	return out, nil
 }
 
-// publishConfiguration publishes the configuration of a VM.
+// publishConfiguration makes the configuration of a VM available to it, and records the VM's report. It wakes a machine
+// without a VM, because its user data may be ready now.
 func (r *Reconciler) publishConfiguration(
 	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService, nodes []support.Node,
 ) error {
@@ -143,7 +145,7 @@ func (r *Reconciler) publishConfiguration(
 	return nil
 }
 
-// buildConfiguration returns the configuration of a VM, or nil while it is not known yet.
+// buildConfiguration returns the configuration of a VM, or nil if an input is still unknown.
 func (r *Reconciler) buildConfiguration(
 	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService, nodes []support.Node,
 ) ([]bootstrap.File, error) {
@@ -174,7 +176,8 @@ func (r *Reconciler) buildConfiguration(
 	return balancer.BuildFiles(), nil
 }
 
-// fillVirtualIP fills in the settings for keepalived. It reports whether addresses are still to be allocated.
+// fillVirtualIP sets the fields for keepalived. It reports whether an address or the virtual router ID is still
+// missing.
 func fillVirtualIP(
 	s *scope, service *serviceFacts, machine *infrav1.OLVMMachine, balancer *support.Balancer,
 ) (waiting bool, err error) {

@@ -41,11 +41,12 @@ import (
 )
 
 const (
-	// steady is the interval between looks at quiet services, because certificates end and VMs may be late.
+	// steady is the requeue interval without events, because certificates expire and VMs may not apply their
+	// configuration in time.
 	steady = time.Minute
-	// retry is the pause before the next look during a deletion.
+	// retry is the requeue interval during a deletion.
 	retry = 10 * time.Second
-	// cacheLag is the pause before the next look at an object missing from the cache.
+	// cacheLag is the requeue interval while an object is missing from the cache.
 	cacheLag = time.Second
 )
 
@@ -61,14 +62,14 @@ const (
 // Reconciler reconciles OLVMSupportServices.
 type Reconciler struct {
 	Client client.Client
-	// APIReader reads past the cache if an old answer would do harm.
+	// APIReader bypasses the cache for reads that must not be stale.
 	APIReader client.Reader
 	// Runs and Addresses are shared by all controllers that use them.
 	Runs             *workspace.RunQueue
 	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
 	WatchFilterValue string
-	// Delivery gives the VMs their configuration. It is nil if the manager serves nothing to VMs.
+	// Delivery provides the VMs with their configuration. It is nil if the manager serves nothing to VMs.
 	Delivery *userdataserver.Server
 
 	passes pass.Tracker
@@ -106,19 +107,19 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// isSecret passes Secrets. They need no watch label, because the objects with references to them have it.
+// isSecret accepts Secrets without a watch label, because the objects with references to them have one.
 var isSecret = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	_, ok := o.(*metav1.PartialObjectMetadata)
 	return ok
 })
 
-// comes passes new objects.
+// comes selects new objects.
 var comes = predicate.Funcs{
 	UpdateFunc: func(event.UpdateEvent) bool { return false },
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
-// clusterFactsChanged passes changes of an OLVMCluster with effects on its services.
+// clusterFactsChanged selects the changes of an OLVMCluster relevant to its support services.
 var clusterFactsChanged = predicate.Or[client.Object](pass.IgnoreStatus, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1.OLVMCluster)
@@ -131,7 +132,7 @@ var clusterFactsChanged = predicate.Or[client.Object](pass.IgnoreStatus, predica
 	},
 })
 
-// machineFactsChanged passes changes of a machine with effects on the configuration or state of support services.
+// machineFactsChanged selects the changes of a machine that affect the configuration or status of support services.
 var machineFactsChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1.OLVMMachine)
@@ -149,7 +150,7 @@ var machineFactsChanged = predicate.Funcs{
 	},
 }
 
-// machineGoes passes Machines at the start of their deletion, to stop new connections to them.
+// machineGoes selects Machines whose deletion begins or ends. Load balancers must then open no new connections to them.
 var machineGoes = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -157,12 +158,12 @@ var machineGoes = predicate.Funcs{
 	},
 }
 
-// nameToServices wakes the support services of a Cluster.
+// nameToServices maps a Cluster to its support services, which have the same name.
 func nameToServices(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 }
 
-// labelToServices wakes the support services of the Cluster in an object's label.
+// labelToServices maps an object to the support services of the Cluster in its label.
 func labelToServices(_ context.Context, object client.Object) []ctrl.Request {
 	key := addressing.GetClusterKey(object)
 	if key.Name == "" {
@@ -172,7 +173,7 @@ func labelToServices(_ context.Context, object client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: key}}
 }
 
-// templateToServices wakes the support services with a reference to a template.
+// templateToServices maps a template to the support services with a reference to it.
 func (r *Reconciler) templateToServices(ctx context.Context, template client.Object) []ctrl.Request {
 	var list infrav1alpha1.OLVMSupportServicesList
 	err := r.Client.List(ctx, &list, client.InNamespace(template.GetNamespace()), client.UnsafeDisableDeepCopy)
@@ -187,7 +188,7 @@ func (r *Reconciler) templateToServices(ctx context.Context, template client.Obj
 	})
 }
 
-// secretIndex is the index of OLVMSupportServices by their Secrets.
+// secretIndex is the name of the index of OLVMSupportServices by their Secrets.
 const secretIndex = "namedSecrets"
 
 // secretKeys returns the keys of the Secrets needed by an OLVMSupportServices.
@@ -205,7 +206,7 @@ func secretKeys(object client.Object) []string {
 	return out
 }
 
-// secretToServices wakes the support services with a reference to a Secret, or with a VM using it.
+// secretToServices maps a Secret to the support services with a reference to it, or with a VM using it.
 func (r *Reconciler) secretToServices(ctx context.Context, secret client.Object) []ctrl.Request {
 	if support.GetServiceName(secret) != "" {
 		return labelToServices(ctx, secret)
@@ -243,14 +244,15 @@ type scope struct {
 	// cluster and olvmCluster are nil if they do not exist.
 	cluster     *clusterv1.Cluster
 	olvmCluster *infrav1.OLVMCluster
-	// err blocks all services. It is a *blocker.Error.
+	// err is a *blocker.Error that prevents all services, or nil.
 	err error
 	// services are the requested services in order.
 	services []*serviceFacts
-	// left are the OLVMMachines of services no longer requested. soon reports that the cache lacks a new object.
+	// left are the names of OLVMMachines of services no longer requested. soon reports that the cache lacks a new
+	// object.
 	left []string
 	soon bool
-	// nodes may need the services until they are gone. reconcileDelete sets them.
+	// nodes are the names of machines that may need the services until they are deleted. reconcileDelete sets them.
 	nodes []string
 }
 
@@ -291,16 +293,15 @@ func (r *Reconciler) openPass(
 	}, nil
 }
 
-// reconcileAdmitted reconciles support services of this manager.
 func (r *Reconciler) reconcileAdmitted(ctx context.Context, s *scope) (ctrl.Result, error) {
 	switch {
 	case !s.object.DeletionTimestamp.IsZero():
 		return r.reconcileDelete(ctx, s)
 	case s.err != nil:
-		return ctrl.Result{}, nil // the missing object wakes it, and everything stays unchanged
+		return ctrl.Result{}, nil // nothing changes until an event of the missing object
 	}
 
-	if err := s.pass.WriteObject(ctx); err != nil { // before there is anything for the finalizer to protect
+	if err := s.pass.WriteObject(ctx); err != nil { // the finalizer must be stored before there is anything to protect
 		return ctrl.Result{}, err
 	}
 
@@ -315,7 +316,8 @@ func (r *Reconciler) reconcileAdmitted(ctx context.Context, s *scope) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: pass.Jitter(steady)}, nil
 }
 
-// adoptObject makes the object belong to its Cluster. clusterctl move and the deletion of the Cluster need this.
+// adoptObject adds the finalizer, and makes the Cluster an owner. clusterctl move and the deletion of the Cluster need
+// the owner.
 func adoptObject(s *scope) {
 	controllerutil.AddFinalizer(s.object, infrav1alpha1.SupportServicesFinalizer)
 	metav1.SetMetaDataLabel(&s.object.ObjectMeta, clusterv1.ClusterNameLabel, s.cluster.Name)
@@ -355,7 +357,7 @@ func (r *Reconciler) findCluster(ctx context.Context, s *scope) error {
 	return r.findOLVMCluster(ctx, s)
 }
 
-// findOLVMCluster finds the Cluster's OLVMCluster, unless another Cluster has it.
+// findOLVMCluster finds the Cluster's OLVMCluster, unless it belongs to another Cluster.
 func (r *Reconciler) findOLVMCluster(ctx context.Context, s *scope) error {
 	key := client.ObjectKey{Namespace: s.object.Namespace, Name: s.cluster.Spec.InfrastructureRef.Name}
 	found := &infrav1.OLVMCluster{}

@@ -42,7 +42,7 @@ func (r *Reconciler) buildJumpHost(
 }
 
 // readJumpHostKubeconfig returns the kubeconfig for users of the jump host, or nil while the cluster has none. It
-// returns only valid kubeconfigs, because Secrets of other kinds also use this key.
+// returns only a valid kubeconfig, because other kinds of Secrets use the same key.
 func (r *Reconciler) readJumpHostKubeconfig(
 	ctx context.Context, s *scope, service *serviceFacts,
 ) ([]byte, error) {
@@ -53,7 +53,7 @@ func (r *Reconciler) readJumpHostKubeconfig(
 	var err error
 	if name != "" {
 		data, err = r.readRequiredSecret(ctx, s, service, field, name)
-	} else { // it comes with the cluster's first machine
+	} else { // Cluster API creates it together with the cluster's first machine
 		own := workload.KubeconfigSecret(s.clusterKey())
 		name = own.Name
 		data, err = r.readSecret(ctx, own)

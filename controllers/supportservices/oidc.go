@@ -74,8 +74,8 @@ func (r *Reconciler) readRequiredSecret(
 	return data, err
 }
 
-// ensureCertificate gives an OIDC provider its certificate. A Secret of the object keeps the certificate until a new
-// one is due.
+// ensureCertificate sets the certificate of an OIDC provider. It stores the certificate in a Secret, and uses it again
+// while it is valid.
 func (r *Reconciler) ensureCertificate(
 	ctx context.Context, s *scope, out *support.OIDC, authority *servingcert.Authority,
 ) error {

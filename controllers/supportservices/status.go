@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// configures is the time for a VM to use a new configuration. A VM asks for it every 10 s.
+	// configures is the time limit for a VM to use a new configuration. A VM requests it every 10 seconds.
 	configures = time.Minute
-	// maxSupportMessage limits the message of a condition in bytes. The API server takes 32 KiB.
+	// maxSupportMessage limits the message of a condition in bytes. The API server accepts 32 KiB.
 	maxSupportMessage = 4096
 )
 
@@ -78,7 +78,7 @@ func setServices(s *scope) {
 		Status: metav1.ConditionTrue,
 		Reason: clusterv1.ReadyReason,
 	}
-	if s.err != nil { // the previous status of the services stays
+	if s.err != nil { // keep the previous status of the services
 		summary.Status = metav1.ConditionFalse
 		summary.Reason, summary.Message = pass.RenderReason(s.err)
 		conditions.Set(s.object, summary)
@@ -158,7 +158,7 @@ func (s *serviceFacts) buildStatus(before []infrav1alpha1.SupportServiceStatus) 
 	return out
 }
 
-// findTrouble returns the reason for a service not being ready. The reason is "" if it is ready.
+// findTrouble explains why a service is not ready. The reason is "" if it is ready.
 func (s *serviceFacts) findTrouble() (reason, message string) {
 	if s.err != nil {
 		return infrav1.InfraServiceFailureReason, s.err.Error()
@@ -186,7 +186,7 @@ func (s *serviceFacts) findTrouble() (reason, message string) {
 	return reason, message
 }
 
-// findTrouble returns the reason for a VM not serving as intended, and whether it is a failure.
+// findTrouble explains why a VM does not serve, and reports whether this is a failure. why is "" if the VM serves.
 func (v vmOfService) findTrouble() (why string, failed bool) {
 	if v.machine == nil {
 		return "is to be made", false

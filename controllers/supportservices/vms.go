@@ -26,14 +26,14 @@ import (
 type serviceFacts struct {
 	support.Service
 	vms []vmOfService
-	// err is the reason the service cannot be made as requested.
+	// err explains why the service cannot be provided as requested. It is nil if it can.
 	err error
 }
 
 // vmOfService is a VM of a support service.
 type vmOfService struct {
 	support.VM
-	// machine is nil until it is made.
+	// machine is nil until it is created.
 	machine *infrav1.OLVMMachine
 	// report is the VM's own report on its configuration.
 	report userdataserver.Report
@@ -49,14 +49,14 @@ func (v vmOfService) isReady() bool {
 		conditions.IsTrue(v.machine, infrav1.ReadyCondition) && v.report.Ever
 }
 
-// reconcileServices maintains and configures the VMs of support services.
+// reconcileServices creates, configures, replaces and deletes the VMs of support services.
 func (r *Reconciler) reconcileServices(ctx context.Context, s *scope) error {
 	if r.Delivery == nil {
 		s.err = blocker.New(infrav1.InfraServiceFailureReason, "spec",
 			"the VMs of support services fetch what they are to do from the manager; set its flag --bootstrap-url, "+
 				"which says where VMs reach it")
 
-		return nil // everything stays unchanged
+		return nil // nothing changes
 	}
 
 	machines, err := support.ListMachines(ctx, r.Client, s.clusterKey())
@@ -85,7 +85,7 @@ func (r *Reconciler) reconcileServices(ctx context.Context, s *scope) error {
 			facts.vms = append(facts.vms, vmOfService{VM: vm, machine: findMachine(machines, vm.Name)})
 		}
 
-		if facts.err = problems[service.Name]; facts.err == nil { // otherwise its VMs stay unchanged
+		if facts.err = problems[service.Name]; facts.err == nil { // otherwise, keep its VMs unchanged
 			facts.err = r.reconcileService(ctx, s, facts, nodes)
 		}
 
@@ -98,8 +98,8 @@ func (r *Reconciler) reconcileServices(ctx context.Context, s *scope) error {
 	return r.removeUnasked(ctx, s, machines, asked)
 }
 
-// findProblems returns the errors of services by name, independent of their machines: invalid fields, and addresses
-// held by other objects.
+// findProblems returns the errors of services by name, apart from errors of their machines. These are invalid fields,
+// and addresses used by other objects.
 func (r *Reconciler) findProblems(ctx context.Context, s *scope) (map[string]error, error) {
 	out := support.FindProblems(s.olvmCluster.Spec, s.object)
 	if s.isServed() {
@@ -122,7 +122,8 @@ func (r *Reconciler) findProblems(ctx context.Context, s *scope) (map[string]err
 	return out, nil
 }
 
-// isServed reports that all services are as requested. The holders of their addresses do not matter any more.
+// isServed reports whether all services are as requested. Then no check for other users of their addresses is
+// necessary.
 func (s *scope) isServed() bool {
 	return s.object.Status.ObservedGeneration == s.object.Generation &&
 		conditions.IsTrue(s.object, infrav1.ReadyCondition)
@@ -145,7 +146,7 @@ func findMachine(machines []infrav1.OLVMMachine, name string) *infrav1.OLVMMachi
 func (r *Reconciler) reconcileService(
 	ctx context.Context, s *scope, service *serviceFacts, nodes []support.Node,
 ) error {
-	// A VM that cannot be made must not keep the others from following their machines.
+	// If one VM cannot be created, the others must still get their configuration.
 	var unmade, unconfigured error
 	keep := func(first *error, err error) error {
 		var field *blocker.Error
@@ -176,7 +177,7 @@ func (r *Reconciler) reconcileService(
 		return unmade
 	}
 
-	// A VM's error may be the reason for its replacement.
+	// Replace VMs first, because a replacement may solve the problem of a VM's configuration.
 	return cmp.Or(r.replaceOutdated(ctx, s, service), unconfigured)
 }
 
@@ -211,8 +212,8 @@ func (r *Reconciler) ensureVM(
 	return nil
 }
 
-// newMachine returns a new OLVMMachine for a VM, from its template. The error is a *blocker.Error if the template does
-// not allow one.
+// newMachine returns a new OLVMMachine for a VM, from its template. It also makes clusterctl move the template. The
+// error is a *blocker.Error if the template does not exist, or does not suit the service.
 func (r *Reconciler) newMachine(
 	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService,
 ) (*infrav1.OLVMMachine, error) {
@@ -233,7 +234,7 @@ func (r *Reconciler) newMachine(
 	return service.NewMachine(s.object, vm.VM, template)
 }
 
-// checkOwner checks the owner of an existing OLVMMachine not listed by the cache for this cluster.
+// checkOwner checks the owner of an existing OLVMMachine missing from the cached list of the cluster.
 func (r *Reconciler) checkOwner(
 	ctx context.Context, s *scope, service *serviceFacts, made *infrav1.OLVMMachine,
 ) error {
@@ -252,8 +253,8 @@ func (r *Reconciler) checkOwner(
 	return nil
 }
 
-// replaceOutdated deletes an outdated VM of a service, or one lost by the engine, to have it made again. It deletes one
-// VM at a time, and a serving one only if the others serve.
+// replaceOutdated deletes an outdated VM of a service, or one lost by the engine, so the next pass creates it again. It
+// deletes one VM at a time, and a ready one only if all others are ready.
 func (r *Reconciler) replaceOutdated(ctx context.Context, s *scope, service *serviceFacts) error {
 	for i := range service.vms {
 		vm := &service.vms[i]
@@ -280,14 +281,14 @@ func (r *Reconciler) replaceOutdated(ctx context.Context, s *scope, service *ser
 			continue
 		}
 
-		// Do not delete a VM that cannot be made again.
+		// Do not delete a VM that cannot be created again.
 		if _, err := r.newMachine(ctx, s, service, vm); err != nil {
 			return err
 		}
 
 		ctrl.LoggerFrom(ctx).Info("Replacing a VM of a support service", "OLVMMachine", vm.Name, "because", vm.outdated)
 
-		return r.deleteMachine(ctx, vm.machine) // one at a time
+		return r.deleteMachine(ctx, vm.machine)
 	}
 
 	return nil
@@ -316,7 +317,7 @@ func (r *Reconciler) removeUnasked(
 	return nil
 }
 
-// deleteMachine deletes a machine, but not a later one with the same name.
+// deleteMachine deletes a machine, unless another one has its name now.
 func (r *Reconciler) deleteMachine(ctx context.Context, m *infrav1.OLVMMachine) error {
 	if err := r.Client.Delete(ctx, m, client.Preconditions{UID: &m.UID}); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("failed to delete OLVMMachine %s: %w", m.Name, err)

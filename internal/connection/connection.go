@@ -27,11 +27,10 @@ import (
 type Objects struct {
 	Secret *corev1.Secret
 	CA     *corev1.ConfigMap
-	// Identity is the identity of the cluster. Namespace is the cluster's namespace. An identity may select it by its
-	// labels.
+	// Identity is the identity of the cluster. Namespace is the cluster's namespace. An identity may select the
+	// namespace by its labels.
 	Identity  *infrav1alpha1.OLVMClusterIdentity
 	Namespace *corev1.Namespace
-	// Policy of the manager.
 	Policy
 }
 
@@ -113,7 +112,7 @@ func withCA(of Engine, config engine.Config, objects Objects) (engine.Config, er
 
 	config.CA = getBundle(objects.CA)
 	_, err := engine.New(config)
-	if len(config.CA) == 0 { // otherwise the trust store of the image would replace it
+	if len(config.CA) == 0 { // otherwise the client would use the trust store of the image
 		err = errors.New("it is empty")
 	}
 
@@ -223,7 +222,7 @@ func getBundle(ca *corev1.ConfigMap) []byte {
 	return []byte(bundle.String())
 }
 
-// describeNotShared returns the same message in both cases, to hide whether the object exists.
+// describeNotShared returns one message for missing objects and for objects not shared, to hide whether they exist.
 func describeNotShared(kind string, key types.NamespacedName, namespace string) string {
 	return fmt.Sprintf(
 		"%s %s does not exist, or does not allow namespace %q; who owns it can add the namespace to its annotation %s",
@@ -231,7 +230,8 @@ func describeNotShared(kind string, key types.NamespacedName, namespace string) 
 	)
 }
 
-// checkTrust allows a Secret of another namespace only over a CA of that namespace or of the system.
+// checkTrust checks how the cluster verifies an engine before it sends the Secret of another namespace. The CA must be
+// a ConfigMap of the same namespace, a key of the Secret, or the trust store of the image.
 func checkTrust(server infrav1.OvirtAPIServer, owner string) error {
 	const path = "spec.olvmOvirtAPIServer"
 
@@ -294,8 +294,8 @@ func AllowedServerURLs(secret *corev1.Secret) []string {
 	return strings.FieldsFunc(listed.String(), func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
-// IsAllowed reports whether a namespace may use a Secret or ConfigMap. The object's own namespace and its listed
-// namespaces may.
+// IsAllowed reports whether a namespace may use a Secret or ConfigMap. The object's own namespace and the namespaces of
+// its annotation may use it.
 func IsAllowed(object metav1.Object, namespace string) bool {
 	if object.GetNamespace() == namespace || object.GetNamespace() == "" { // from a command line
 		return true

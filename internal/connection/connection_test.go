@@ -45,7 +45,7 @@ type world struct {
 // server returns the cluster's settings for its engine.
 func (w *world) server() *infrav1.OvirtAPIServer { return &w.cluster.Spec.OLVMOvirtAPIServer }
 
-// worldOfOwn has a Secret and a ConfigMap in the cluster's own namespace.
+// worldOfOwn returns a world with a Secret and a ConfigMap in the cluster's own namespace.
 func worldOfOwn(ca string) *world {
 	w := &world{cluster: &infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "c"}}}
 	*w.server() = infrav1.OvirtAPIServer{
@@ -68,7 +68,7 @@ func worldOfOwn(ca string) *world {
 	return w
 }
 
-// worldOfVault has both in namespace vault, shared by annotations.
+// worldOfVault returns a world with both in namespace vault, shared by annotations.
 func worldOfVault(ca string) *world {
 	w := worldOfOwn(ca)
 	w.server().CredentialsSecret.Namespace, w.server().CAConfigMap.Namespace = "vault", "vault"
@@ -81,7 +81,7 @@ func worldOfVault(ca string) *world {
 	return w
 }
 
-// worldOfIdentity has both in namespace vault, used through an identity.
+// worldOfIdentity returns a world with both in namespace vault, used through an identity.
 func worldOfIdentity(ca string) *world {
 	w := worldOfVault(ca)
 	w.objects.Secret.Annotations, w.objects.CA.Annotations = nil, nil
@@ -197,8 +197,8 @@ func TestTheConnectionToAnEngine(t *testing.T) {
 	}
 }
 
-// TestAConnectionThatIsRefused covers mistakes for a user to correct: the reason of the condition, the field, and the
-// remedy.
+// TestAConnectionThatIsRefused makes mistakes that a user must correct. It checks the reason of the condition, the
+// field, and the remedy.
 func TestAConnectionThatIsRefused(t *testing.T) {
 	const (
 		prefix   = "spec.olvmOvirtAPIServer."
@@ -401,7 +401,8 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestWhatIsReadOfAConnection has an API server with all objects. A caller sees only the allowed ones.
+// TestWhatIsReadOfAConnection reads from an API server with all objects. A caller gets only the objects that it may
+// use.
 func TestWhatIsReadOfAConnection(t *testing.T) {
 	ca := certificate(t)
 	failing := apierrors.NewForbidden(corev1.Resource("secrets"), "login", errors.New("vault is secret"))
@@ -409,10 +410,10 @@ func TestWhatIsReadOfAConnection(t *testing.T) {
 	tests := map[string]struct {
 		world  func(ca string) *world
 		change func(*world)
-		// fails is the kind of object refused by the API server.
+		// fails is an object of the kind that the API server refuses to return.
 		fails   client.Object
 		problem string
-		// hides is a text to keep out of the error.
+		// hides is a text that the error must not contain.
 		hides string
 		// secret and ca expect the Secret and the CA to be read.
 		secret, ca bool
@@ -466,7 +467,7 @@ func TestWhatIsReadOfAConnection(t *testing.T) {
 	}
 }
 
-// reader has the objects of a world, and fails for objects of one type.
+// reader returns a client with the objects of a world. It fails for objects of one type.
 func (w *world) reader(t *testing.T, fails client.Object, failing error) client.Reader {
 	t.Helper()
 
@@ -493,7 +494,8 @@ func (w *world) reader(t *testing.T, fails client.Object, failing error) client.
 	}).Build()
 }
 
-// TestTheConnectionOfAnotherUserHasTheSameCA has the user of a jump host, with a Secret in the cluster's namespace.
+// TestTheConnectionOfAnotherUserHasTheSameCA connects as the user of a jump host, with a Secret in the cluster's
+// namespace.
 func TestTheConnectionOfAnotherUserHasTheSameCA(t *testing.T) {
 	ca := certificate(t)
 
@@ -626,8 +628,8 @@ func TestOneEngineHasOneKey(t *testing.T) {
 	}
 }
 
-// TestAnEngineHasWhatItLetIn has objects with an engine's URL, and objects accepted by the engine. They belong to the
-// own namespace and to others.
+// TestAnEngineHasWhatItLetIn compares objects that name an engine's URL with objects that the engine has accepted, in
+// the same namespace and in others.
 func TestAnEngineHasWhatItLetIn(t *testing.T) {
 	const id, others = "5ea7cafe-0000-4000-8000-000000000001", "5ea7cafe-0000-4000-8000-000000000002"
 	used := &infrav1.OLVMDatacenterStatus{ServerURL: server}

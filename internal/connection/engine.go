@@ -7,10 +7,10 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 )
 
-// Engine is an engine as one object refers to it, with the object's knowledge of it.
+// Engine describes the engine of one OLVMCluster or OLVMInventory, from the object's spec and status.
 type Engine struct {
-	// Key identifies the object among all OLVMClusters and OLVMInventories. UID, Generation and Annotations are the
-	// object's. An annotation may accept another engine.
+	// Key identifies the object among all OLVMClusters and OLVMInventories. UID, Generation and Annotations are copies
+	// from its metadata. An annotation may accept another engine.
 	Key         types.NamespacedName
 	UID         types.UID
 	Generation  int64
@@ -59,11 +59,12 @@ func (e Engine) ID() EngineID {
 	return EngineID{parseHost(e.Server.ServerURL), e.recordedID().Installation}
 }
 
-// CredentialsKeys returns the Secret with the credentials, if the object names one. The Secret of an
-// OLVMClusterIdentity is its administrator's responsibility.
+// CredentialsKeys returns the name of the Secret with the credentials, if the object names one. It omits the Secret of
+// an OLVMClusterIdentity, because an administrator manages it.
 func (e Engine) CredentialsKeys() []types.NamespacedName { return keysOf(CredentialsKey(e, nil)) }
 
-// CAKeys returns the ConfigMap with the CA, if the object names one. It omits the one of an OLVMClusterIdentity.
+// CAKeys returns the name of the ConfigMap with the CA, if the object names one. It omits the ConfigMap of an
+// OLVMClusterIdentity.
 func (e Engine) CAKeys() []types.NamespacedName { return keysOf(CAKey(e, nil)) }
 
 func keysOf(key types.NamespacedName, named bool) []types.NamespacedName {

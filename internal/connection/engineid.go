@@ -11,11 +11,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// EngineID identifies an engine across objects. An engine has several names, but reports the ID of its installation.
-// EngineID joins protective data, such as addresses, virtual router IDs and limits. It grants nothing, because a
-// hostile engine can report another one's ID: sessions and credentials belong to a URL and its CA.
+// EngineID identifies an engine across objects. An engine has several names, but reports the ID of its installation. It
+// keeps objects on one engine from using the same addresses and virtual router IDs, and counts limits per engine. An
+// EngineID grants no access, because a hostile engine can report another one's ID. Sessions and credentials therefore
+// belong to a URL and its CA.
 type EngineID struct {
-	// Host and port of a URL of the engine, or "" if unknown.
+	// Host is the host and port of a URL of the engine, or "" if unknown.
 	Host string
 	// Installation is the engine's own ID, or "" if unknown.
 	Installation string
@@ -64,14 +65,14 @@ func EngineOfMachine(m *infrav1.OLVMMachine) EngineID {
 	return EngineID{Installation: m.Status.OLVM.EngineID}
 }
 
-// HasEngine reports whether an object's engine counts as e in a namespace. An object of another namespace counts only
-// if the engine accepted its credentials, because anybody can write the URL of an engine.
+// HasEngine reports whether an object uses the engine e, from the view of a namespace. An object of another namespace
+// counts only if the engine accepted its credentials, because anybody can write the URL of an engine.
 func (e EngineID) HasEngine(c Engine, namespace string) bool {
 	return c.recordedID().IsSame(e) || c.Key.Namespace == namespace && c.ID().IsSame(e)
 }
 
 // FetchIdentity returns the identity reported by a cluster's engine. The session may be older than the cluster's last
-// recorded event. In that case Identify looks for the event in the engine, once per session.
+// recorded event. In that case FetchIdentity looks for the event in the engine, once per session.
 func FetchIdentity(ctx context.Context, session *engine.Client, of Engine) (engine.Identity, error) {
 	seen, err := session.LoadIdentity(ctx)
 	if err != nil || of.Recorded == nil || of.Recorded.LastEvent == nil || of.Recorded.EngineID != seen.Installation {
@@ -88,7 +89,7 @@ func FetchIdentity(ctx context.Context, session *engine.Client, of Engine) (engi
 
 // CheckEngine returns a *blocker.Error if seen is not the engine of the cluster's VMs, or is the same engine at an
 // earlier time. VMs would look deleted on such an engine. The engine of the VMs is the one recorded by the cluster, or
-// else ofMachine.
+// ofMachine if the cluster has no record.
 func CheckEngine(of Engine, ofMachine string, seen engine.Identity) error {
 	const field = "spec.olvmOvirtAPIServer.serverURL"
 
@@ -121,7 +122,7 @@ func CheckEngine(of Engine, ofMachine string, seen engine.Identity) error {
 }
 
 // IsRestored reports whether an engine is the recorded one at an earlier time, even if an annotation accepts it. seen
-// is a result of Identify.
+// is a result of FetchIdentity.
 func IsRestored(of Engine, seen engine.Identity) bool {
 	recorded := of.Recorded
 	if recorded == nil || recorded.LastEvent == nil || recorded.EngineID != seen.Installation {

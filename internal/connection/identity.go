@@ -77,7 +77,7 @@ func checkIdentity(of Engine, objects Objects, base *url.URL) error {
 				"namespace to its allowedNamespaces", GetIdentityName(of), of.Key.Namespace)
 	}
 
-	// The API server does not check the manifests of a pull request.
+	// The API server also checks this, but not for manifests read from files by a command.
 	server := of.Server
 	if server.InsecureSkipTLSVerify || server.CAConfigMap != nil || server.CredentialsSecret.Name != "" {
 		return blocker.New(infrav1.CredentialsNotAllowedReason, identityPath,
@@ -195,8 +195,9 @@ func checkUsers(identity *infrav1alpha1.OLVMClusterIdentity) error {
 	return nil
 }
 
-// CanUse reports whether a namespace may use an identity. object is nil if the namespace's labels are unknown; then no
-// selector selects it. An empty list or part allows none, but an empty selector allows all.
+// CanUse reports whether a namespace may use an identity. object is nil if the namespace's labels are unknown. Then the
+// list and the empty selector can still allow it. An empty list allows no namespace, nor does a selector with an empty
+// part. An empty selector allows all.
 func CanUse(identity *infrav1alpha1.OLVMClusterIdentity, namespace string, object *corev1.Namespace) bool {
 	allowed := identity.Spec.AllowedNamespaces
 
@@ -239,8 +240,7 @@ func listsEngine(urls []string, base *url.URL) bool {
 	})
 }
 
-// describeSource returns the source of a part of the connection for messages: the field of the cluster, or its
-// identity.
+// describeSource names, for messages, the source of a part of the connection: a field of the cluster, or its identity.
 func describeSource(of Engine, field string) string {
 	if name := GetIdentityName(of); name != "" && of.Key.Name == "" {
 		return "spec." + field // of the identity itself

@@ -67,7 +67,7 @@ func TestWhoMayUseAnIdentity(t *testing.T) {
 	}
 }
 
-// TestAnotherUserOfAClusterWithAnIdentity has the user of a jump host, with its own credentials.
+// TestAnotherUserOfAClusterWithAnIdentity connects as the user of a jump host, with its own credentials.
 func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 	scheme := clientgoscheme.Scheme
 	check.Error(t, api.AddToScheme(scheme), "")
@@ -128,7 +128,7 @@ func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 		}())
 }
 
-// TestAnIdentitySaysWhatKeepsOthersFromUsingIt has an administrator forget one thing at a time.
+// TestAnIdentitySaysWhatKeepsOthersFromUsingIt omits one part of an identity at a time.
 func TestAnIdentitySaysWhatKeepsOthersFromUsingIt(t *testing.T) {
 	const own = "manager"
 

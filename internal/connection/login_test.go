@@ -19,8 +19,8 @@ import (
 // oddPassword has special characters of forms, shells, URLs, YAML, JSON, XML, HCL and terminals.
 const oddPassword = `p@ss:w&rd=+%41 $HOME ${x} %{y} "q" 'a' \ #ü€🙂 <a>]]>&amp; `
 
-// TestAnOddPasswordLogsInHoweverItsSecretWasMade has Secrets made by kubectl, by echo and by editors on Windows. The
-// engine and Terraform get the same password.
+// TestAnOddPasswordLogsInHoweverItsSecretWasMade logs in with Secrets as kubectl, echo and editors on Windows write
+// them. The engine and Terraform get the same password.
 func TestAnOddPasswordLogsInHoweverItsSecretWasMade(t *testing.T) {
 	sim, err := ovirtsim.New(ovirtsim.Options{Username: "odd@internal", Password: oddPassword})
 	check.Error(t, err, "")
@@ -90,7 +90,7 @@ func terraformPassword(t *testing.T, session *engine.Client, config engine.Confi
 	return values["ovirt_password"]
 }
 
-// TestAPasswordThatIsNoTextIsRefused has passwords from files in other encodings. Terraform would get a different
+// TestAPasswordThatIsNoTextIsRefused uses passwords from files in other encodings. Terraform would get a different
 // password.
 func TestAPasswordThatIsNoTextIsRefused(t *testing.T) {
 	for name, password := range map[string]string{
@@ -110,7 +110,7 @@ func TestAPasswordThatIsNoTextIsRefused(t *testing.T) {
 	}
 }
 
-// TestAControllerTellsTheURLToWrite turns a refused URL into the error of its field.
+// TestAControllerTellsTheURLToWrite verifies that the error of a refused URL names the field and the URL to write.
 func TestAControllerTellsTheURLToWrite(t *testing.T) {
 	for _, url := range []string{
 		server + "/webadmin/?locale=en_US#vms", server + "/api/vms", "https://admin:s3cret@engine.example.com",

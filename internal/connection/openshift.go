@@ -26,8 +26,8 @@ func secretText(secret *corev1.Secret, key string) string {
 	return string(secret.Data[key])
 }
 
-// checkTrustKeys refuses a Secret with keys ignored by the connection. Otherwise its owner would rely on them. caNamed
-// reports whether the cluster or its identity has a ConfigMap with the CA.
+// checkTrustKeys refuses a Secret with keys that the connection would ignore, because its owner may rely on them.
+// caNamed reports whether the cluster or its identity has a ConfigMap with the CA.
 func checkTrustKeys(secret *corev1.Secret, server infrav1.OvirtAPIServer, caNamed bool, field string) error {
 	refuse := func(key, format string, args ...any) error {
 		return blocker.New(infrav1.CredentialsNotAllowedReason, field, "key %s of Secret %q: "+format,

@@ -45,7 +45,7 @@ func ReadObjects(ctx context.Context, reader client.Reader, of Engine) (Objects,
 	return out, out.readNamed(ctx, reader, of)
 }
 
-// readNamed reads the Secret and the ConfigMap.
+// readNamed reads the Secret and the ConfigMap named by the object or its identity.
 func (o *Objects) readNamed(ctx context.Context, reader client.Reader, of Engine) (err error) {
 	if key, ok := CredentialsKey(of, o.Identity); ok {
 		if o.Secret, err = readOrNil(ctx, reader, key, &corev1.Secret{}); err != nil {
@@ -79,7 +79,7 @@ func ConfigAs(
 	return config, err
 }
 
-// ReadConfig reads the objects of a connection, and returns the result of Config.
+// ReadConfig reads the objects of a connection, and returns the result of BuildConfig.
 func ReadConfig(
 	ctx context.Context, reader client.Reader, of Engine, policy Policy,
 ) (engine.Config, error) {

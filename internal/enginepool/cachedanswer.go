@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// failureAge is the pause after an unanswered request before the engine gets the same request again. It is enough if
-// one reconcile waits for the timeout.
+// failureAge is the pause after a failed request before the engine gets the same request again. During the pause, other
+// reconciles get the same error at once, instead of waiting for the timeout, too.
 const failureAge = 3 * time.Second
 
 // cachedAnswer is an answer of an engine. The first reconcile that finds it too old renews it for all others. So the

@@ -64,8 +64,8 @@ func (p *Pool) pruneEnded() {
 	}
 }
 
-// endUnused ends a session that no OLVMCluster uses, and drops its answers. Otherwise, a user could fill the memory
-// with lists of an engine by changing the credentials again and again. The caller holds mu.
+// endUnused ends the session unless an OLVMCluster uses it, and drops its answers. Otherwise, a user could fill the
+// memory with lists of an engine by changing the credentials again and again. The caller holds mu.
 func (p *Pool) endUnused(session *engine.Client) {
 	for _, used := range p.used {
 		if used == session {
@@ -160,7 +160,7 @@ func (p *Pool) OpenSession(ctx context.Context, of connection.Engine) (*engine.C
 }
 
 // OpenMachineSession is OpenSession for the engine of a machine's cluster. It also returns the engine's installation
-// ID. The OLVMCluster of another manager has no record of its engine, so the engine recorded on the machine counts.
+// ID. An externally managed OLVMCluster has no record of its engine, so the record of the machine counts.
 func (p *Pool) OpenMachineSession(
 	ctx context.Context, of connection.Engine, m *infrav1.OLVMMachine,
 ) (session *engine.Client, config engine.Config, installation string, err error) {
@@ -226,8 +226,8 @@ func FetchLastEvent(
 	}, nil
 }
 
-// isRecordDue reports whether to record a newer event. If an engine has the events of a run, it also has the run's
-// resources.
+// isRecordDue reports whether to record a newer event. It is due soon after a run: an engine that still has the run's
+// events also has its resources.
 func isRecordDue(recorded *infrav1.EngineEvent, lastRun, now time.Time) bool {
 	age := now.Sub(recorded.Recorded.Time)
 
@@ -347,7 +347,7 @@ func (p *Pool) readVersions(ctx context.Context, of connection.Engine) string {
 	return out
 }
 
-// readConnection reads the connection to the engine.
+// readConnection reads the connection to the engine, and returns it with its session.
 func (p *Pool) readConnection(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
 	config, err := p.readConfig(ctx, of)
 	if err != nil {

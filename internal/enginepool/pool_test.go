@@ -40,7 +40,7 @@ func newCluster(name string, uid types.UID) *infrav1.OLVMCluster {
 	return cluster
 }
 
-// use gets the session of an OLVMCluster, like its controller.
+// use opens and records the session of an OLVMCluster, as its controller does.
 func use(t *testing.T, pool *Pool, cluster *infrav1.OLVMCluster) *engine.Client {
 	t.Helper()
 
@@ -54,7 +54,7 @@ func use(t *testing.T, pool *Pool, cluster *infrav1.OLVMCluster) *engine.Client 
 	return session
 }
 
-// TestForget drops both OLVMClusters. The session must end with the last one, and no password may remain.
+// TestForget drops both OLVMClusters. The session must end with the second one, and no password may remain.
 func TestForget(t *testing.T) {
 	pool, a, b := newPool()
 
@@ -80,7 +80,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestForOfNewObject has a new object with the name of a deleted one. The pool must read its connection again.
+// TestForOfNewObject creates an object with the name of a deleted one. The pool must read the connection of the new
+// one.
 func TestForOfNewObject(t *testing.T) {
 	pool, before, _ := newPool()
 	use(t, pool, before)

@@ -19,13 +19,13 @@ const (
 	// tenantFactor is the ratio between a tenant's places and the places at one engine. A tenant with many dead engines
 	// must not occupy all workers.
 	tenantFactor = 2
-	// reconcilesPerPlace is the number of running and queued reconciles per place. Because a queued reconcile occupies
-	// a worker, more of them are refused at once and come again later.
+	// reconcilesPerPlace is the number of running and queued reconciles per place. A queued reconcile occupies a
+	// worker. The limiter therefore refuses further reconciles at once, and their callers requeue them.
 	reconcilesPerPlace = 4
 )
 
 // ReconcileLimiter limits a tenant's concurrent reconciles, both per engine and in total. It soon refuses the others,
-// and they are requeued. The limit is per tenant, because tenants choose the names of engines.
+// and their callers requeue them. The limit is per tenant, because tenants choose the names of engines.
 type ReconcileLimiter struct {
 	// Limit is the number of concurrent reconciles per tenant and engine.
 	Limit int
@@ -41,12 +41,13 @@ type queue struct {
 	reconciles int
 	// finished is the time at which the last reconcile finished.
 	finished atomic.Pointer[time.Time]
-	// stuck is set after a timeout until a reconcile finishes. With it, the next reconciles do not wait as long again.
+	// stuck is set after a timeout until a reconcile finishes. While it is set, the limiter refuses reconciles without
+	// a free place at once.
 	stuck atomic.Bool
 }
 
-// AcquirePlace takes a place at an engine. It waits for one as long as other reconciles finish. If ok is false, the
-// caller requeues the reconcile. Otherwise, it calls leave at the end of the reconcile.
+// AcquirePlace takes a place at an engine. If all places are taken, it waits while other reconciles keep finishing. If
+// ok is false, the caller requeues the reconcile. Otherwise, it calls leave at the end of the reconcile.
 func (l *ReconcileLimiter) AcquirePlace(ctx context.Context, tenant, engine string) (leave func(), ok bool) {
 	leaveEngine, ok := l.waitForPlace(ctx, tenant+" "+engine, l.Limit)
 	if !ok {
@@ -108,7 +109,7 @@ func (l *ReconcileLimiter) addReconcile(name string, limit int) *queue {
 	return q
 }
 
-// removeReconcile counts one reconcile less, and drops an empty queue.
+// removeReconcile removes one reconcile from the count of a queue, and drops an empty queue.
 func (l *ReconcileLimiter) removeReconcile(name string, q *queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

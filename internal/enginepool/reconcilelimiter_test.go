@@ -9,7 +9,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// TestWhileOthersLeaveAPassWaits has three passes in a row. The last one waits longer than it would for a dead engine.
+// TestWhileOthersLeaveAPassWaits runs three passes in a row. The last one waits longer than it would for a dead engine.
 func TestWhileOthersLeaveAPassWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &ReconcileLimiter{Limit: 1}
@@ -67,7 +67,8 @@ func TestACrowdAtOneEngineKeepsNobodyFromAnother(t *testing.T) {
 	})
 }
 
-// TestManyEnginesOfOneNamespaceKeepNobodyOut has a namespace with a different dead engine for each pass: M4.
+// TestManyEnginesOfOneNamespaceKeepNobodyOut gives each pass of a namespace a dead engine of its own: threat M4 of
+// docs/operate/security.md.
 func TestManyEnginesOfOneNamespaceKeepNobodyOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &ReconcileLimiter{Limit: 2}
@@ -95,7 +96,7 @@ func TestManyEnginesOfOneNamespaceKeepNobodyOut(t *testing.T) {
 	})
 }
 
-// TestThoseWhoWaitHoldFewWorkers has too many passes for a slow engine. Each pass takes long, but ends.
+// TestThoseWhoWaitHoldFewWorkers starts too many passes for a slow engine. Each pass takes long, but ends.
 func TestThoseWhoWaitHoldFewWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &ReconcileLimiter{Limit: 2}
@@ -112,7 +113,8 @@ func TestThoseWhoWaitHoldFewWorkers(t *testing.T) {
 			}()
 		}
 
-		// The clock of the bubble stands still until each of them has a place, was refused, or waits.
+		// Wait until each goroutine of the bubble has a place, was refused, or blocks. The clock stands still
+		// meanwhile.
 		synctest.Wait()
 		check.Equal(t, "how many are refused at once", len(refused), 100-reconcilesPerPlace*c.Limit)
 		check.Equal(t, "how many have entered", len(entered), c.Limit)

@@ -22,16 +22,16 @@ const (
 	mostEvents = 500
 	// mostByID limits the VMs read by ID because of events. If there are more, the view lists all VMs.
 	mostByID = 1000
-	// mostlyOthers is a ratio between all VMs and the watched ones. From this ratio on, the view reads only the watched
+	// mostlyOthers is a ratio of all VMs to the watched ones. At this ratio or above, the view reads only the watched
 	// VMs by ID, instead of listing all VMs again.
 	mostlyOthers = 3
 	// vmRemoved is the code of the event about a VM's removal. Such an event may lack the VM's ID.
 	vmRemoved = 113
 )
 
-// vmView is a view of the VMs of an engine. The answer for a VM includes its user data if the engine still has some. So
-// a list of all VMs may have hundreds of megabytes, and the view lists them only once. Then it reads only the VMs named
-// by the engine's events, and those that a machine waits for.
+// vmView is a view of the VMs of an engine. The answer for a VM includes its user data if the engine still has it. A
+// list of all VMs may therefore have hundreds of megabytes, and the view lists all VMs as seldom as possible. Between
+// two lists, it reads only the VMs named by the engine's events, and those that a machine waits for.
 type vmView struct {
 	mu  sync.Mutex
 	vms map[engine.ID]*viewedVM
@@ -96,7 +96,7 @@ func (v *vmView) fetchVM(
 	return v.vms[id].vm, nil
 }
 
-// rereadVMs reads VMs again.
+// rereadVMs reads VMs by ID, regardless of the age of the view.
 func (v *vmView) rereadVMs(ctx context.Context, session *engine.Client, ids []engine.ID) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -118,8 +118,8 @@ func (v *vmView) renewView(ctx context.Context, session *engine.Client) error {
 	return v.updateView(ctx, session, maxAge)
 }
 
-// getChanged returns those of the VMs that were read after this number of changes. It returns VMs with the value true
-// in any case. A missing VM is nil. It also returns the current number of changes.
+// getChanged returns the VMs in ids that were read after this number of changes, and all VMs with the value true. A
+// missing VM is nil. getChanged also returns the current number of changes.
 func (v *vmView) getChanged(changes int, ids map[engine.ID]bool) (map[engine.ID]*engine.VM, int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -309,7 +309,7 @@ func (v *vmView) followEvents(ctx context.Context, session *engine.Client) (bool
 	return true, nil
 }
 
-// findConcerned returns the VMs that the events may be about. The caller holds mu.
+// findConcerned returns the VMs that the events may concern. The caller holds mu.
 func (v *vmView) findConcerned(events []engine.Event) map[engine.ID]bool {
 	out := map[engine.ID]bool{}
 
@@ -332,7 +332,7 @@ func (v *vmView) findConcerned(events []engine.Event) map[engine.ID]bool {
 	return out
 }
 
-// isConcerned reports whether an event without a VM's ID may be about a VM. An event of a host concerns the VMs on it,
+// isConcerned reports whether an event without a VM's ID may concern a VM. An event of a host concerns the VMs on it,
 // and an event about a removal concerns the removed VM.
 func isConcerned(event *engine.Event, vm *engine.VM) bool {
 	switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// watchedSite is an engine with VMs. It records its requests.
+// watchedSite is an engine with VMs. It records the requests that it gets.
 type watchedSite struct {
 	t       *testing.T
 	sim     *ovirtsim.Server
@@ -110,8 +110,7 @@ func (s *watchedSite) comment(at int, text string) {
 	check.Error(s.t, err, "")
 }
 
-// frozen returns a clock that stands still. So only the method age makes a view older, regardless of the duration of
-// the test.
+// frozen returns a clock that stands still, so only the method age makes a view older, even if the test is slow.
 func frozen() func() time.Time {
 	now := time.Now()
 
@@ -196,7 +195,7 @@ func TestOnlyWhatHasChangedIsRead(t *testing.T) {
 	check.Equal(t, "others' VMs are kept", kept, false)
 }
 
-// TestAnEngineWithoutEventsIsListed has a user who cannot read events, and more events than one request returns.
+// TestAnEngineWithoutEventsIsListed covers a user who cannot read events, and more events than one request returns.
 func TestAnEngineWithoutEventsIsListed(t *testing.T) {
 	s, v := newWatchedSite(t, 1), &vmView{now: frozen()}
 	s.refused = "/events"
@@ -224,7 +223,7 @@ func TestAnEngineWithoutEventsIsListed(t *testing.T) {
 	check.Equal(t, "when they are gone", renew(), "all")
 }
 
-// TestOthersCostNothing has an engine where most VMs belong to others. The view reads them once, and does not keep
+// TestOthersCostNothing uses an engine where most VMs belong to others. The view reads them once, and does not keep
 // them.
 func TestOthersCostNothing(t *testing.T) {
 	s, v := newWatchedSite(t, 8), &vmView{now: frozen()}
@@ -256,7 +255,7 @@ func TestOthersCostNothing(t *testing.T) {
 	check.Equal(t, "what is known of that one", v.vms[s.ids[4]].vm == nil, true)
 }
 
-// TestEventsThatNameNoVM has events about a host, and about a deleted VM.
+// TestEventsThatNameNoVM covers events about a host, and about a deleted VM.
 func TestEventsThatNameNoVM(t *testing.T) {
 	vm := &engine.VM{ID: "01939bb4-0000-4000-8000-000000000001", Name: "m1", Host: engine.NewRef("h1")}
 	for name, test := range map[string]struct {
@@ -315,7 +314,7 @@ func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
 	check.Equal(t, "woken once more", len(woken), 1)
 }
 
-// TestManyEventsAreNoReasonToListAgain repeatedly has more events than one request returns.
+// TestManyEventsAreNoReasonToListAgain repeatedly logs more events than one request returns.
 func TestManyEventsAreNoReasonToListAgain(t *testing.T) {
 	s, v := newWatchedSite(t, 1), &vmView{now: frozen()}
 	_, err := v.fetchVM(t.Context(), s.session, s.ids[0], steadyPeriod)

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// fastPeriod is the interval between looks at booting VMs. Each booting VM adds perBooting. eventPeriod is the
-	// interval for reading an engine's events. steadyPeriod is the interval for listing all VMs of an engine that
+	// fastPeriod is the interval between checks of booting VMs. Each booting VM adds perBooting to it. eventPeriod is
+	// the interval for reading an engine's events. steadyPeriod is the interval for listing all VMs of an engine that
 	// provides no events.
 	fastPeriod   = time.Second / 2
 	perBooting   = 10 * time.Millisecond
@@ -163,7 +163,8 @@ func (w *VMWatcher[K]) findBooting(session *engine.Client) []engine.ID {
 }
 
 // findChanged compares the VMs read since the last check, and returns the machines whose VM differs. It does not hold
-// mu while it calls the view, because the view may wait for the engine. So others can watch machines meanwhile.
+// mu while it calls the view, because the view may wait for the engine. This lets other goroutines watch machines
+// meanwhile.
 func (w *VMWatcher[K]) findChanged(session *engine.Client, view *vmView, err error) []K {
 	if err != nil {
 		w.endLook(session, 0)
@@ -193,8 +194,9 @@ func (w *VMWatcher[K]) findChanged(session *engine.Client, view *vmView, err err
 	return out
 }
 
-// startComparison returns the VMs of an engine's machines, and the number of changes compared so far. The value is true
-// if the machine has seen its VM since the last check. Such a VM is always compared, regardless of when it was read.
+// startComparison returns the VMs of an engine's machines, and the number of changes compared so far. A value in ids is
+// true if the machine has seen its VM since the last check. Such a VM is always compared, regardless of when it was
+// read.
 func (w *VMWatcher[K]) startComparison(session *engine.Client) (ids map[engine.ID]bool, changes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

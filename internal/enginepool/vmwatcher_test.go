@@ -138,7 +138,7 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 	check.Equal(t, "how many more are woken", len(woken), 0)
 }
 
-// TestHowOftenAnEngineIsLookedAt has machines with booting VMs, and others.
+// TestHowOftenAnEngineIsLookedAt covers machines with booting VMs, and others.
 func TestHowOftenAnEngineIsLookedAt(t *testing.T) {
 	for name, test := range map[string]struct {
 		booting, others int
