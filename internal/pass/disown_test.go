@@ -137,8 +137,10 @@ func TestManagedFieldsAreCachedUntilTheyAreReleased(t *testing.T) {
 		entries []metav1.ManagedFieldsEntry
 		cached  int
 	}{
-		"nothing to release":  {entries: []metav1.ManagedFieldsEntry{finalizers}},
-		"somebody else's":     {entries: []metav1.ManagedFieldsEntry{newEntry("a", "", `{"f:spec":{"f:providerID":{}}}`)}},
+		"nothing to release": {entries: []metav1.ManagedFieldsEntry{finalizers}},
+		"somebody else's": {
+			entries: []metav1.ManagedFieldsEntry{newEntry("a", "", `{"f:spec":{"f:providerID":{}}}`)},
+		},
 		"an unreadable entry": {entries: []metav1.ManagedFieldsEntry{newEntry(string(FieldOwner), "", `{`)}},
 		"a filled-in field": {
 			entries: []metav1.ManagedFieldsEntry{
@@ -148,7 +150,8 @@ func TestManagedFieldsAreCachedUntilTheyAreReleased(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			out, err := StripManagedFields(&infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{ManagedFields: test.entries}})
+			in := &infrav1.OLVMCluster{ObjectMeta: metav1.ObjectMeta{ManagedFields: test.entries}}
+			out, err := StripManagedFields(in)
 			check.Error(t, err, "")
 			cluster, ok := out.(*infrav1.OLVMCluster)
 			check.Equal(t, "it is a cluster", ok, true)
