@@ -11,8 +11,8 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing/addressrange"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
@@ -55,7 +55,7 @@ func ParseProvisioned(vm infrav1alpha1.ProvisionedVM) Addresses {
 	out := Addresses{}
 
 	for _, nic := range vm.NICs {
-		if list := ipam.ParseAll(nic.IPAddresses); len(list) > 0 {
+		if list := addressrange.ParseAll(nic.IPAddresses); len(list) > 0 {
 			out[nic.Name] = list
 		}
 	}
@@ -83,7 +83,7 @@ const endpointAddress = "the control plane endpoint"
 func CollectVirtualAddresses(spec infrav1.OLVMClusterSpec) []VirtualAddress {
 	var out []VirtualAddress
 	add := func(text, what, field string) {
-		for _, address := range ipam.ParseAll([]string{text}) {
+		for _, address := range addressrange.ParseAll([]string{text}) {
 			out = append(out, VirtualAddress{address, what, "spec." + field})
 		}
 	}
@@ -105,14 +105,14 @@ func CollectSupportAddresses(
 	cluster infrav1.OLVMClusterSpec, of *infrav1alpha1.OLVMSupportServices,
 ) []VirtualAddress {
 	var out []VirtualAddress
-	endpoint := ipam.ParseAll([]string{cluster.ControlPlaneEndpoint.Host})
+	endpoint := addressrange.ParseAll([]string{cluster.ControlPlaneEndpoint.Host})
 
 	for _, service := range support.CollectServices(of) {
 		if service.Balancer == nil {
 			continue
 		}
 
-		for _, address := range ipam.ParseAll([]string{service.Balancer.VirtualIP}) {
+		for _, address := range addressrange.ParseAll([]string{service.Balancer.VirtualIP}) {
 			if !slices.Contains(endpoint, address) {
 				out = append(out, VirtualAddress{
 					address, "the address of load balancer " + service.Balancer.Name, service.VirtualIPField(),
@@ -219,7 +219,7 @@ func (h Held) AddRunning(m *infrav1.OLVMMachine, holder string) {
 // AddProvisioned adds the addresses of an inventory's VM with their networks.
 func (h Held) AddProvisioned(vm infrav1alpha1.ProvisionedVM, holder string) {
 	for _, nic := range vm.NICs {
-		for _, address := range ipam.ParseAll(nic.IPAddresses) {
+		for _, address := range addressrange.ParseAll(nic.IPAddresses) {
 			h.AddAddress(nic.NetworkName, address, holder)
 		}
 	}
@@ -244,7 +244,7 @@ type Allocation struct {
 	// Recorded are the addresses recorded on the machine.
 	Recorded Addresses
 	// Claimed maps the names of interfaces to addresses from IPAM providers.
-	Claimed map[string][]ipam.Address
+	Claimed map[string][]addressrange.Address
 	// InUse reports whether a guest may already use the recorded addresses. In this case, they are never released.
 	InUse bool
 	// Made reports whether the guest keeps its first addresses. A source added later then has no effect on it.
@@ -253,8 +253,8 @@ type Allocation struct {
 
 // ResolveAddresses returns the addresses of each interface in the form that guests configure. It returns false if a
 // source has no recorded address yet, or if a recorded address has no source.
-func (a Allocation) ResolveAddresses() (map[string][]ipam.Address, bool) {
-	out := map[string][]ipam.Address{}
+func (a Allocation) ResolveAddresses() (map[string][]addressrange.Address, bool) {
+	out := map[string][]addressrange.Address{}
 
 	left := 0
 	for name := range a.Recorded {
@@ -303,7 +303,7 @@ func (a Allocation) ResolveAddresses() (map[string][]ipam.Address, bool) {
 
 // keepRecorded returns the recorded address from a pool, or the zero address. An address in use stays, even if the
 // ranges have changed. others are the addresses of the interface from other sources.
-func (a Allocation) keepRecorded(nic string, pool *ipam.Pool, others []netip.Addr) netip.Addr {
+func (a Allocation) keepRecorded(nic string, pool *addressrange.Set, others []netip.Addr) netip.Addr {
 	for _, address := range a.Recorded[nic] {
 		if address.Is4() == pool.Is4() && !slices.Contains(others, address) && (pool.Contains(address) || a.InUse) {
 			return address

@@ -23,9 +23,9 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing/addressrange"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 )
 
 // Allocator assigns static addresses to each OLVMMachine, from its ranges and from IPAM providers. It records the
@@ -69,7 +69,7 @@ func (a *Allocator) Allocate(
 	nics []NIC,
 	write func(context.Context) error,
 	learn func(context.Context) (Addresses, error),
-) (given map[string][]ipam.Address, err error) {
+) (given map[string][]addressrange.Address, err error) {
 	allocation, learned, err := a.loadAllocation(ctx, machine, nics, learn)
 	if err != nil {
 		return nil, err
@@ -415,8 +415,8 @@ func claimName(machine *infrav1.OLVMMachine, nic, pool int) string {
 // none, because the guest could not use another address.
 func (a *Allocator) claimAddresses(
 	ctx context.Context, machine *infrav1.OLVMMachine, nics []NIC, made bool,
-) (map[string][]ipam.Address, error) {
-	out := map[string][]ipam.Address{}
+) (map[string][]addressrange.Address, error) {
+	out := map[string][]addressrange.Address{}
 	var missing error
 
 	for i := range nics {
@@ -451,14 +451,14 @@ func (a *Allocator) claimAddress(
 	pool ipamv1.IPPoolReference,
 	guest *GuestNIC,
 	made bool,
-) (ipam.Address, error) {
+) (addressrange.Address, error) {
 	waiting := &blocker.Error{Reason: infrav1.WaitingForIPAddressesReason, Field: guest.Field + ".addressesFromPools",
 		Message: fmt.Sprintf("waiting for an address of %s %s (IPAddressClaim %s)", pool.Kind, pool.Name, name)}
 	claim := &ipamv1.IPAddressClaim{}
 	err := a.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, claim)
 	if apierrors.IsNotFound(err) {
 		if made {
-			return ipam.Address{}, waiting
+			return addressrange.Address{}, waiting
 		}
 
 		claim = newClaim(machine, name, pool)
@@ -468,21 +468,21 @@ func (a *Allocator) claimAddress(
 	}
 
 	if err != nil {
-		return ipam.Address{}, fmt.Errorf("failed to claim an address of %s %s: %w", pool.Kind, pool.Name, err)
+		return addressrange.Address{}, fmt.Errorf("failed to claim an address of %s %s: %w", pool.Kind, pool.Name, err)
 	}
 
 	if err := a.adoptClaim(ctx, machine, claim); err != nil {
-		return ipam.Address{}, err
+		return addressrange.Address{}, err
 	}
 
 	if !CanHaveVM(machine) && (claim.Spec.PoolRef != pool || !claim.DeletionTimestamp.IsZero()) {
 		// The claim is for another pool, or another client is deleting it. Its address is not in use yet. The next pass
 		// creates a new claim.
 		if err := a.deleteClaim(ctx, claim); err != nil {
-			return ipam.Address{}, err
+			return addressrange.Address{}, err
 		}
 
-		return ipam.Address{}, waiting
+		return addressrange.Address{}, waiting
 	}
 
 	return a.readClaimedAddress(ctx, claim, guest, waiting)
@@ -548,7 +548,7 @@ func (a *Allocator) adoptClaim(
 // readClaimedAddress returns the address of a claim, or the error waiting if there is none yet.
 func (a *Allocator) readClaimedAddress(
 	ctx context.Context, claim *ipamv1.IPAddressClaim, guest *GuestNIC, waiting *blocker.Error,
-) (ipam.Address, error) {
+) (addressrange.Address, error) {
 	pool := claim.Spec.PoolRef
 	ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
 	if ready != nil && ready.Status == metav1.ConditionFalse {
@@ -559,7 +559,7 @@ func (a *Allocator) readClaimedAddress(
 	}
 
 	if claim.Status.AddressRef.Name == "" {
-		return ipam.Address{}, waiting
+		return addressrange.Address{}, waiting
 	}
 
 	given := &ipamv1.IPAddress{}
@@ -570,11 +570,11 @@ func (a *Allocator) readClaimedAddress(
 	}
 
 	if apierrors.IsNotFound(err) {
-		return ipam.Address{}, waiting
+		return addressrange.Address{}, waiting
 	}
 
 	if err != nil {
-		return ipam.Address{}, fmt.Errorf("failed to get the address of IPAddressClaim %s: %w", claim.Name, err)
+		return addressrange.Address{}, fmt.Errorf("failed to get the address of IPAddressClaim %s: %w", claim.Name, err)
 	}
 
 	address, err := netip.ParseAddr(given.Spec.Address)
@@ -584,7 +584,7 @@ func (a *Allocator) readClaimedAddress(
 	}
 
 	if err != nil || given.Spec.Prefix == nil || int(*given.Spec.Prefix) > address.BitLen() {
-		return ipam.Address{}, &blocker.Error{
+		return addressrange.Address{}, &blocker.Error{
 			Reason: infrav1.AddressRangeInvalidReason,
 			Field:  guest.Field + ".addressesFromPools",
 			Message: fmt.Sprintf(

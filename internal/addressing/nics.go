@@ -12,8 +12,8 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing/addressrange"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 )
 
 const (
@@ -38,7 +38,7 @@ type GuestNIC struct {
 	// Interface is the name of the interface in the guest.
 	Interface string
 	// Pools are pools of static addresses, at most one per family.
-	Pools []*ipam.Pool
+	Pools []*addressrange.Set
 	// FromPools are pools of IPAM providers.
 	FromPools []ipamv1.IPPoolReference
 	// DHCPv4, DHCPv6 and AutoConf let the guest get its addresses by itself.
@@ -66,7 +66,7 @@ func (g *GuestNIC) IsDynamic(ipv4 bool) bool {
 
 // ToAddress returns an address from an IPAM provider. A gateway in the spec takes precedence over the pool's gateway.
 // Several interfaces may have pools with gateways, but a guest has only one default route.
-func (g *GuestNIC) ToAddress(prefix netip.Prefix, gateway netip.Addr) ipam.Address {
+func (g *GuestNIC) ToAddress(prefix netip.Prefix, gateway netip.Addr) addressrange.Address {
 	written := g.gateway6
 	if prefix.Addr().Is4() {
 		written = g.gateway4
@@ -79,7 +79,7 @@ func (g *GuestNIC) ToAddress(prefix netip.Prefix, gateway netip.Addr) ipam.Addre
 		gateway = netip.Addr{}
 	}
 
-	return ipam.Address{Prefix: prefix, Gateway: gateway}
+	return addressrange.Address{Prefix: prefix, Gateway: gateway}
 }
 
 // interfaceTypes are the emulated network cards except virtio.
@@ -248,7 +248,7 @@ func parseGuestNIC(
 func (g *GuestNIC) addFamilies(addressing infrav1.Addressing, source string) error {
 	if n := addressing.IPv4; n != nil {
 		if g.DHCPv4 = n.DHCP; !n.DHCP {
-			pool, err := ipam.NewIPv4(n.Subnet, addressing.Gateway, n.IPAddresses)
+			pool, err := addressrange.NewIPv4(n.Subnet, addressing.Gateway, n.IPAddresses)
 			if err != nil {
 				return newRangeError(err, source)
 			}
@@ -268,7 +268,7 @@ func (g *GuestNIC) addFamilies(addressing infrav1.Addressing, source string) err
 	if n := addressing.IPv6; n != nil {
 		static := len(n.IPAddresses) > 0
 		if g.DHCPv6, g.AutoConf = n.DHCP, n.AutoConf && !static; static {
-			pool, err := ipam.NewIPv6(n.Subnet, n.Gateway, n.IPAddresses)
+			pool, err := addressrange.NewIPv6(n.Subnet, n.Gateway, n.IPAddresses)
 			if err != nil {
 				return newRangeError(err, source)
 			}
@@ -317,7 +317,7 @@ func (g *GuestNIC) addGateways(addressing infrav1.Addressing, source string) err
 
 // newRangeError returns the error for ranges that cannot be used, with their field.
 func newRangeError(err error, source string) error {
-	var field *ipam.FieldError
+	var field *addressrange.FieldError
 	if errors.As(err, &field) {
 		return newUnusableError(source+"."+field.Field, "%s", field.Problem)
 	}

@@ -10,8 +10,8 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing/addressrange"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
@@ -23,8 +23,8 @@ func nic(name string, guest *addressing.GuestNIC) addressing.NIC {
 }
 
 func TestTheNetworkOfAGuest(t *testing.T) {
-	static := func(text, gateway string) ipam.Address {
-		out := ipam.Address{Prefix: netip.MustParsePrefix(text)}
+	static := func(text, gateway string) addressrange.Address {
+		out := addressrange.Address{Prefix: netip.MustParsePrefix(text)}
 		if gateway != "" {
 			out.Gateway = netip.MustParseAddr(gateway)
 		}
@@ -34,7 +34,7 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 
 	tests := map[string]struct {
 		nics      []addressing.NIC
-		addresses map[string][]ipam.Address
+		addresses map[string][]addressrange.Address
 		namePools bool
 		want      []render.GuestNIC
 		problem   string
@@ -57,7 +57,7 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 				nic("nic1", &addressing.GuestNIC{Interface: "eth0", First: true}),
 				nic("nic2", &addressing.GuestNIC{Interface: "eth1"}),
 			},
-			addresses: map[string][]ipam.Address{
+			addresses: map[string][]addressrange.Address{
 				"nic1": {static("10.0.0.7/24", "10.0.0.1"), static("fd00::7/64", "fd00::1")},
 				"nic2": {static("10.1.0.7/16", "")},
 			},
@@ -81,12 +81,12 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 		},
 		"two addresses of one family": {
 			nics:      []addressing.NIC{nic("nic1", &addressing.GuestNIC{Field: "spec.virtualMachine.network"})},
-			addresses: map[string][]ipam.Address{"nic1": {static("10.0.0.7/24", ""), static("10.0.0.8/24", "")}},
+			addresses: map[string][]addressrange.Address{"nic1": {static("10.0.0.7/24", ""), static("10.0.0.8/24", "")}},
 			problem:   "spec.virtualMachine.network: it gets two addresses of one family, 10.0.0.8 is the second",
 		},
 		"DHCP and an address of the same family": {
 			nics:      []addressing.NIC{nic("nic1", &addressing.GuestNIC{Field: "f", DHCPv6: true})},
-			addresses: map[string][]ipam.Address{"nic1": {static("fd00::7/64", "")}},
+			addresses: map[string][]addressrange.Address{"nic1": {static("fd00::7/64", "")}},
 			problem:   "fd00::7 is the second",
 		},
 		"the name of a pool, for a preview": {
@@ -102,7 +102,7 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 			nics: []addressing.NIC{nic("nic1", &addressing.GuestNIC{
 				Interface: "eth0", FromPools: []ipamv1.IPPoolReference{{Kind: "InClusterIPPool", Name: "a"}},
 			})},
-			addresses: map[string][]ipam.Address{"nic1": {static("10.0.0.7/24", "")}},
+			addresses: map[string][]addressrange.Address{"nic1": {static("10.0.0.7/24", "")}},
 			namePools: true,
 			want: []render.GuestNIC{{
 				Name: "eth0", IPv4: render.IP{Method: render.Static, Address: netip.MustParsePrefix("10.0.0.7/24")},
@@ -148,7 +148,7 @@ func serving(role infrav1.MachineRole, services infrav1.ControlPlaneServices, te
 		NICs: []addressing.NIC{nic("nic1", &addressing.GuestNIC{
 			Interface: "eth0", DNSServers: []string{"10.0.0.3"}, SearchDomains: []string{"example.com"},
 		})},
-		Addresses: map[string][]ipam.Address{"nic1": addresses(texts...)},
+		Addresses: map[string][]addressrange.Address{"nic1": addresses(texts...)},
 		Cluster: infrav1.OLVMClusterSpec{
 			ControlPlaneEndpoint: infrav1.APIEndpoint{Host: "10.0.0.5"}, ControlPlaneServices: &services,
 		},

@@ -16,11 +16,11 @@ import (
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing/addressrange"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/placement"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
@@ -65,7 +65,7 @@ type Input struct {
 	// NICs of the machine, as read by addressing.BuildNICs.
 	NICs []addressing.NIC
 	// Addresses maps the names of network interfaces in the engine to the addresses allocated to the machine.
-	Addresses map[string][]ipam.Address
+	Addresses map[string][]addressrange.Address
 	// NamePools replaces addresses from IPAM providers with the names of their pools. It is for previews, because they
 	// claim no addresses.
 	NamePools bool

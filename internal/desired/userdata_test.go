@@ -12,9 +12,9 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing/addressrange"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/render"
 )
@@ -41,10 +41,10 @@ func inputOf(data string, format bootstrap.Format) Input {
 	}
 }
 
-func addresses(texts ...string) []ipam.Address {
-	var out []ipam.Address
+func addresses(texts ...string) []addressrange.Address {
+	var out []addressrange.Address
 	for _, text := range texts {
-		out = append(out, ipam.Address{Prefix: netip.MustParsePrefix(text)})
+		out = append(out, addressrange.Address{Prefix: netip.MustParsePrefix(text)})
 	}
 
 	return out
@@ -255,7 +255,7 @@ func TestUserDataOfAMachineAndItsCluster(t *testing.T) {
 
 func TestTheAddressesOfAKubelet(t *testing.T) {
 	tests := map[string]struct {
-		addresses []ipam.Address
+		addresses []addressrange.Address
 		pods      []string
 		want      string
 	}{
@@ -288,7 +288,7 @@ func TestTheAddressesOfAKubelet(t *testing.T) {
 	for name, test := range tests {
 		in := inputOf(cloudConfig, "")
 		in.Bootstrap.Network.Pods.CIDRBlocks = test.pods
-		in.Addresses = map[string][]ipam.Address{"nic1": test.addresses, "nic2": addresses("10.9.0.9/24")}
+		in.Addresses = map[string][]addressrange.Address{"nic1": test.addresses, "nic2": addresses("10.9.0.9/24")}
 		check.Equal(t, name, fmt.Sprint(collectNodeIPs(in)), test.want)
 	}
 }
@@ -306,7 +306,7 @@ func TestWhatIsAskedWithoutAProxy(t *testing.T) {
 		Pods:          clusterv1.NetworkRanges{CIDRBlocks: []string{"10.1.0.0/16", "10.96.0.0/12"}},
 	}
 	in.Cluster.ControlPlaneEndpoint.Host = "api.example.com"
-	in.Addresses = map[string][]ipam.Address{"nic1": addresses("10.0.0.7/24", "fd00::7/64")}
+	in.Addresses = map[string][]addressrange.Address{"nic1": addresses("10.0.0.7/24", "fd00::7/64")}
 	check.Equal(
 		t,
 		"of a cluster",
@@ -323,7 +323,7 @@ func TestWhatAGuestIsTold(t *testing.T) {
 		Proxy: &infrav1.ProxySettings{HTTPProxy: "http://p", HTTPSProxy: "https://p", NoProxy: []string{"registry"}},
 	}
 	in.Bootstrap.Extra = []bootstrap.Extra{{Source: "s"}}
-	in.Addresses = map[string][]ipam.Address{"nic1": addresses("10.0.0.7/24")}
+	in.Addresses = map[string][]addressrange.Address{"nic1": addresses("10.0.0.7/24")}
 	machine := render.Machine{
 		Guests:        []render.GuestNIC{{Name: "enp1s0"}},
 		DNSServers:    []string{"10.0.0.3", "10.0.0.2", "10.0.0.3"},

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -28,9 +29,9 @@ import (
 
 	"github.com/capolvm/cluster-api-provider-olvm/api"
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing/addressrange"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/steadytext"
@@ -114,11 +115,13 @@ func conditionErrors() map[string]func(at time.Time, n int) error {
 		"tfstate.InvalidError": func(at time.Time, n int) error {
 			return &tfstate.InvalidError{Secret: "s", Reason: noisy(at, n)}
 		},
-		"tfstate.ConflictError": func(time.Time, int) error { return &tfstate.ConflictError{} },
-		"tfstate.TooLargeError": func(time.Time, int) error { return &tfstate.TooLargeError{} },
-		"ipam.FieldError":       func(at time.Time, n int) error { return &ipam.FieldError{Field: "f", Problem: noisy(at, n)} },
-		"jumphost.RefusedError": func(at time.Time, n int) error { return &jumphost.RefusedError{Reason: noisy(at, n)} },
-		"workload.RefusedError": func(at time.Time, n int) error { return &workload.RefusedError{Problem: noisy(at, n)} },
+		"tfstate.ConflictError":   func(time.Time, int) error { return &tfstate.ConflictError{} },
+		"tfstate.TooLargeError":   func(time.Time, int) error { return &tfstate.TooLargeError{} },
+		"addressrange.FieldError": func(at time.Time, n int) error {
+			return &addressrange.FieldError{Field: "f", Problem: noisy(at, n)}
+		},
+		"jumphost.RefusedError":   func(at time.Time, n int) error { return &jumphost.RefusedError{Reason: noisy(at, n)} },
+		"workload.RefusedError":   func(at time.Time, n int) error { return &workload.RefusedError{Problem: noisy(at, n)} },
 		"of the API server": func(at time.Time, n int) error {
 			return apierrors.NewInternalError(inner(at, n))
 		},
@@ -218,6 +221,7 @@ func TestEveryStatusIsWrittenSteadily(t *testing.T) {
 // packagesOfTheManager are the packages whose errors can reach a condition.
 var packagesOfTheManager = []string{
 	"addressing",
+	"addressing/addressrange",
 	"blocker",
 	"bootstrap",
 	"connection",
@@ -225,7 +229,6 @@ var packagesOfTheManager = []string{
 	"engine",
 	"enginepool",
 	"inventory",
-	"ipam",
 	"jumphost",
 	"pass",
 	"placement",
@@ -251,7 +254,7 @@ func TestEveryTypeOfErrorIsMadeTwice(t *testing.T) {
 
 		for _, file := range files {
 			for _, of := range errorTypes(t, file) {
-				if full := name + "." + of; known[full] == nil {
+				if full := path.Base(name) + "." + of; known[full] == nil {
 					t.Errorf("%s is not in conditionErrors", full)
 				}
 			}

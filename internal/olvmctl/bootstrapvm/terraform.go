@@ -11,11 +11,11 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing/addressrange"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/filelock"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localroot"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfstate"
@@ -135,7 +135,7 @@ func (s *subject) resolveNames(ctx context.Context) error {
 		VMName:            v.Name(),
 		Owner:             v.ownerMark(),
 		NICs:              nics,
-		Addresses:         map[string][]ipam.Address{v.NIC: v.Addresses},
+		Addresses:         map[string][]addressrange.Address{v.NIC: v.Addresses},
 		Role:              infrav1.ControlPlaneRole,
 		FailureDomain:     v.FailureDomain,
 		Config:            s.config,

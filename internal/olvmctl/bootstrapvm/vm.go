@@ -18,9 +18,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing/addressrange"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/atomicfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
 )
@@ -54,8 +54,8 @@ type record struct {
 	// Network is the network of its pods and Services.
 	Network clusterv1.ClusterNetwork `json:"network"`
 	// NIC is the name of its network interface in the engine. Addresses are the addresses of this interface.
-	NIC       string         `json:"nic"`
-	Addresses []ipam.Address `json:"addresses"`
+	NIC       string                 `json:"nic"`
+	Addresses []addressrange.Address `json:"addresses"`
 	// Data is the user data from the bootstrap provider, and Extra are the additions of users.
 	Format bootstrap.Format  `json:"format"`
 	Data   []byte            `json:"data"`

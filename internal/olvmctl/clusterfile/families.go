@@ -4,7 +4,7 @@ import (
 	"net/netip"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing/addressrange"
 )
 
 // These are the default networks of an IPv6-only cluster.
@@ -19,7 +19,7 @@ type family struct {
 	field string
 	// subnet, gateway and addresses have the values in the file.
 	subnet, gateway, addresses string
-	pool                       func(subnet, gateway string, ranges []string) (*ipam.Pool, error)
+	pool                       func(subnet, gateway string, ranges []string) (*addressrange.Set, error)
 }
 
 // isIPv6Only reports whether the cluster uses only IPv6. Its endpoint is then an IPv6 address. A dual-stack cluster has
@@ -33,14 +33,14 @@ func (f *File) isIPv6Only() bool {
 // addressFamily returns the network settings in the address family that the machines use among themselves.
 func (f *File) addressFamily(n GuestNetwork) family {
 	if f.isIPv6Only() {
-		return family{"ipv6", n.IPv6.Subnet, n.IPv6.Gateway, n.IPv6.IPAddresses, ipam.NewIPv6}
+		return family{"ipv6", n.IPv6.Subnet, n.IPv6.Gateway, n.IPv6.IPAddresses, addressrange.NewIPv6}
 	}
 
-	return family{"ipv4", n.IPv4.Subnet, n.Gateway, n.IPv4.IPAddresses, ipam.NewIPv4}
+	return family{"ipv4", n.IPv4.Subnet, n.Gateway, n.IPv4.IPAddresses, addressrange.NewIPv4}
 }
 
 // newPool returns a pool of the addresses.
-func (a family) newPool(ranges ...string) (*ipam.Pool, error) {
+func (a family) newPool(ranges ...string) (*addressrange.Set, error) {
 	return a.pool(a.subnet, a.gateway, ranges)
 }
 

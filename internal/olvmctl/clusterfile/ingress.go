@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing/addressrange"
 )
 
 // These are the paths of the keys.
@@ -147,7 +147,7 @@ func (s *Source) ingressAddress() netip.Addr {
 }
 
 // checkIngress checks whether nodes of a kind can hold the ingress address.
-func (s *Source) checkIngress(kind machineKind, pool *ipam.Pool, address netip.Addr) {
+func (s *Source) checkIngress(kind machineKind, pool *addressrange.Set, address netip.Addr) {
 	s.checkVirtualIP(kind, pool, address, ingressVirtualIP)
 
 	network := kind.machine.VirtualMachine.Network

@@ -9,7 +9,7 @@ import (
 	"go4.org/netipx"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing/addressrange"
 )
 
 const serviceLoadBalancers = "providers.olvm.serviceLoadBalancers.ipAddresses"
@@ -38,7 +38,7 @@ func (s *Source) LoadBalancers() ([]*unstructured.Unstructured, error) {
 
 // addressRange parses a range in the format used for the ranges of machines.
 func addressRange(text string) (netipx.IPRange, error) {
-	out, err := ipam.ParseRange(text)
+	out, err := addressrange.ParseRange(text)
 	if err != nil {
 		return out, fmt.Errorf("%q is no address, no range a-b and no CIDR block", text)
 	}

@@ -13,9 +13,9 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing/addressrange"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 )
 
 // machineKind has the settings of the machines of one role in a cluster file.
@@ -56,7 +56,7 @@ func (s *Source) checkMachines() {
 		s.noteField("virtualIp", "", err)
 	}
 
-	var pools []*ipam.Pool
+	var pools []*addressrange.Set
 
 	for _, kind := range s.machineKinds() {
 		s.checkSize(kind)
@@ -93,7 +93,7 @@ func (s *Source) checkSize(kind machineKind) {
 
 // checkNetwork checks the network of the machines of one role. It returns the pool of their addresses, or nil if there
 // is none.
-func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec, vip netip.Addr) *ipam.Pool {
+func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec, vip netip.Addr) *addressrange.Set {
 	network := kind.machine.VirtualMachine.Network
 	own := s.addressFamily(network)
 	subnet, err := netip.ParsePrefix(own.subnet)
@@ -107,7 +107,7 @@ func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec,
 	case own.subnet == "":
 		return nil
 	case own.addresses == "":
-		var field *ipam.FieldError
+		var field *addressrange.FieldError
 		_, err := own.newPool()
 		if errors.As(err, &field) && field.Field != own.field+".ipAddresses" {
 			s.noteProblem(false, kind.prefix+"virtualMachine.network."+field.Field, "%s", field.Problem)
@@ -130,7 +130,7 @@ func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec,
 }
 
 // checkVirtualIP checks that a node can hold the virtual IP address in a key.
-func (s *Source) checkVirtualIP(kind machineKind, pool *ipam.Pool, vip netip.Addr, key string) {
+func (s *Source) checkVirtualIP(kind machineKind, pool *addressrange.Set, vip netip.Addr, key string) {
 	subnet, err := netip.ParsePrefix(s.addressFamily(kind.machine.VirtualMachine.Network).subnet)
 	if err != nil || !vip.IsValid() {
 		return
@@ -145,7 +145,7 @@ func (s *Source) checkVirtualIP(kind machineKind, pool *ipam.Pool, vip netip.Add
 }
 
 // checkPool checks that there are enough addresses for all machines of a role, and one more for an upgrade.
-func (s *Source) checkPool(kind machineKind, pool *ipam.Pool) {
+func (s *Source) checkPool(kind machineKind, pool *addressrange.Set) {
 	own := s.addressFamily(kind.machine.VirtualMachine.Network)
 	path := kind.prefix + "virtualMachine.network." + own.field + ".ipAddresses"
 
@@ -186,7 +186,7 @@ func (s *Source) checkTemplate(kind machineKind) {
 }
 
 // checkRanges warns about addresses in the ranges of both roles, because the machines of one role may use all of them.
-func (s *Source) checkRanges(control, worker *ipam.Pool) {
+func (s *Source) checkRanges(control, worker *addressrange.Set) {
 	kinds := s.machineKinds()
 	own := s.addressFamily(kinds[1].machine.VirtualMachine.Network)
 	other := s.addressFamily(kinds[0].machine.VirtualMachine.Network)

@@ -15,11 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing/addressrange"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/connection"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/desired"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/localroot"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/ownermark"
@@ -183,7 +183,7 @@ func (machine *Machine) explainError(err error, at blocker.Places) error {
 // providers.
 func (machine *Machine) allocateAddresses(
 	nics []addressing.NIC, held addressing.Held,
-) (map[string][]ipam.Address, error) {
+) (map[string][]addressrange.Address, error) {
 	allocation := addressing.Allocation{
 		NICs:     nics,
 		Recorded: machine.recorded,

@@ -11,10 +11,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing/addressrange"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
-	"github.com/capolvm/cluster-api-provider-olvm/internal/ipam"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 )
 
@@ -339,7 +339,7 @@ func (s *survey) askCluster(ctx context.Context) error {
 // askAddresses asks for the addresses and the domain of the cluster.
 func (s *survey) askAddresses(ctx context.Context) error {
 	a, first := &s.answers, ""
-	if pool, err := ipam.NewIPv4(a.Subnet, "", []string{a.Subnet}); err == nil {
+	if pool, err := addressrange.NewIPv4(a.Subnet, "", []string{a.Subnet}); err == nil {
 		first = pool.Gateway.String()
 	}
 

@@ -1,6 +1,6 @@
-// Package ipam chooses static addresses from ranges. It only calculates with sets of addresses. The caller knows who
-// holds which address.
-package ipam
+// Package addressrange chooses static addresses from ranges. It only calculates with sets of addresses. The caller knows
+// who holds which address.
+package addressrange
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"go4.org/netipx"
 )
 
-// ErrExhausted reports that every address of the pool is in use.
+// ErrExhausted reports that every address of a set is in use.
 var ErrExhausted = errors.New("every address is in use")
 
 // Address is an address as a guest configures it.
@@ -30,8 +30,8 @@ func (a Address) Addr() netip.Addr { return a.Prefix.Addr() }
 // Is4 reports whether it is an IPv4 address.
 func (a Address) Is4() bool { return a.Addr().Is4() }
 
-// Pool is a set of addresses of one family that machines may have.
-type Pool struct {
+// Set is a set of addresses of one family that machines may have.
+type Set struct {
 	// Gateway is the gateway for these addresses. No machine gets the gateway's address. It is invalid if there is
 	// none.
 	Gateway netip.Addr
@@ -67,35 +67,35 @@ var (
 // NewIPv4 parses a subnet, a gateway and ranges. An empty gateway means the first address of the subnet. A range is a
 // single address, an inclusive range a-b, or a CIDR block. A block means the addresses from the written one to the end
 // of the block.
-func NewIPv4(subnet, gateway string, ranges []string) (*Pool, error) {
+func NewIPv4(subnet, gateway string, ranges []string) (*Set, error) {
 	prefix, err := v4.parseSubnet(subnet)
 	if err != nil {
 		return nil, err
 	}
 
-	pool := &Pool{bits: prefix.Bits()}
+	set := &Set{bits: prefix.Bits()}
 	if first := prefix.Addr().Next(); prefix.Contains(first) {
-		pool.Gateway = first
+		set.Gateway = first
 	}
 
 	if strings.TrimSpace(gateway) != "" {
-		pool.Gateway, err = netip.ParseAddr(strings.TrimSpace(gateway))
-		if err != nil || !prefix.Contains(pool.Gateway) {
+		set.Gateway, err = netip.ParseAddr(strings.TrimSpace(gateway))
+		if err != nil || !prefix.Contains(set.Gateway) {
 			return nil, &FieldError{v4.gateway, fmt.Sprintf("%q is not an address of the subnet %s", gateway, prefix)}
 		}
 	}
 
-	if err := pool.addRanges(v4, prefix, ranges); err != nil {
+	if err := set.addRanges(v4, prefix, ranges); err != nil {
 		return nil, err
 	}
 
-	return pool, nil
+	return set, nil
 }
 
 // NewIPv6 parses ranges like NewIPv4. An empty subnet means that each address is in its own /64. An empty gateway means
 // that there is none, because routers announce themselves. A gateway may be link-local.
-func NewIPv6(subnet, gateway string, ranges []string) (*Pool, error) {
-	pool := &Pool{bits: 64}
+func NewIPv6(subnet, gateway string, ranges []string) (*Set, error) {
+	set := &Set{bits: 64}
 	var prefix netip.Prefix
 	var err error
 	if strings.TrimSpace(subnet) != "" {
@@ -103,13 +103,13 @@ func NewIPv6(subnet, gateway string, ranges []string) (*Pool, error) {
 			return nil, err
 		}
 
-		pool.bits = prefix.Bits()
+		set.bits = prefix.Bits()
 	}
 
 	if strings.TrimSpace(gateway) != "" {
-		pool.Gateway, err = netip.ParseAddr(strings.TrimSpace(gateway))
-		if err != nil || !v6.is(pool.Gateway) ||
-			!pool.Gateway.IsLinkLocalUnicast() && prefix.IsValid() && !prefix.Contains(pool.Gateway) {
+		set.Gateway, err = netip.ParseAddr(strings.TrimSpace(gateway))
+		if err != nil || !v6.is(set.Gateway) ||
+			!set.Gateway.IsLinkLocalUnicast() && prefix.IsValid() && !prefix.Contains(set.Gateway) {
 			return nil, &FieldError{
 				v6.gateway,
 				fmt.Sprintf("%q is neither an address of the subnet %s nor link-local", gateway, prefix),
@@ -117,11 +117,11 @@ func NewIPv6(subnet, gateway string, ranges []string) (*Pool, error) {
 		}
 	}
 
-	if err := pool.addRanges(v6, prefix, ranges); err != nil {
+	if err := set.addRanges(v6, prefix, ranges); err != nil {
 		return nil, err
 	}
 
-	return pool, nil
+	return set, nil
 }
 
 func (f family) parseSubnet(text string) (netip.Prefix, error) {
@@ -137,7 +137,7 @@ func (f family) parseSubnet(text string) (netip.Prefix, error) {
 }
 
 // FindCommon returns the first address that both pools contain, and whether there is one.
-func (p *Pool) FindCommon(other *Pool) (netip.Addr, bool) {
+func (p *Set) FindCommon(other *Set) (netip.Addr, bool) {
 	var builder netipx.IPSetBuilder
 	builder.AddSet(p.addresses)
 	builder.Intersect(other.addresses)
@@ -151,7 +151,7 @@ func (p *Pool) FindCommon(other *Pool) (netip.Addr, bool) {
 }
 
 // addRanges collects the addresses in the ranges, without those that no machine can have.
-func (p *Pool) addRanges(f family, subnet netip.Prefix, ranges []string) error {
+func (p *Set) addRanges(f family, subnet netip.Prefix, ranges []string) error {
 	var builder netipx.IPSetBuilder
 	var anycast []netip.Addr
 
@@ -247,19 +247,19 @@ func (f family) parseRange(text string) (netipx.IPRange, error) {
 }
 
 // Contains reports whether machines may have the address.
-func (p *Pool) Contains(address netip.Addr) bool { return p.addresses.Contains(address) }
+func (p *Set) Contains(address netip.Addr) bool { return p.addresses.Contains(address) }
 
 // Is4 reports whether the addresses are IPv4.
-func (p *Pool) Is4() bool { return p.addresses.Ranges()[0].From().Is4() }
+func (p *Set) Is4() bool { return p.addresses.Ranges()[0].From().Is4() }
 
-// ToAddress returns an address of the pool in the form in which a guest configures it.
-func (p *Pool) ToAddress(address netip.Addr) Address {
+// ToAddress returns an address of the set in the form in which a guest configures it.
+func (p *Set) ToAddress(address netip.Addr) Address {
 	return Address{Prefix: netip.PrefixFrom(address, p.bits), Gateway: p.Gateway}
 }
 
 // LowestFree returns the lowest address that is not in use, or ErrExhausted. It returns the lowest address so that the
 // same call has the same result after a restart.
-func (p *Pool) LowestFree(inUse []netip.Addr) (netip.Addr, error) {
+func (p *Set) LowestFree(inUse []netip.Addr) (netip.Addr, error) {
 	free, err := p.freeRanges(inUse)
 	if err != nil {
 		return netip.Addr{}, err
@@ -269,7 +269,7 @@ func (p *Pool) LowestFree(inUse []netip.Addr) (netip.Addr, error) {
 }
 
 // HighestFree returns the highest address that is not in use, or ErrExhausted.
-func (p *Pool) HighestFree(inUse []netip.Addr) (netip.Addr, error) {
+func (p *Set) HighestFree(inUse []netip.Addr) (netip.Addr, error) {
 	free, err := p.freeRanges(inUse)
 	if err != nil {
 		return netip.Addr{}, err
@@ -279,7 +279,7 @@ func (p *Pool) HighestFree(inUse []netip.Addr) (netip.Addr, error) {
 }
 
 // freeRanges returns the ranges of addresses that are not in use, in order. It returns ErrExhausted if there is none.
-func (p *Pool) freeRanges(inUse []netip.Addr) ([]netipx.IPRange, error) {
+func (p *Set) freeRanges(inUse []netip.Addr) ([]netipx.IPRange, error) {
 	var builder netipx.IPSetBuilder
 	builder.AddSet(p.addresses)
 
@@ -300,8 +300,8 @@ func (p *Pool) freeRanges(inUse []netip.Addr) ([]netipx.IPRange, error) {
 	return ranges, nil
 }
 
-// Size returns the number of addresses in the pool. For IPv6, this can exceed an int64.
-func (p *Pool) Size() *big.Int {
+// Size returns the number of addresses in the set. For IPv6, this can exceed an int64.
+func (p *Set) Size() *big.Int {
 	size := new(big.Int)
 	for _, r := range p.addresses.Ranges() {
 		from, to := new(big.Int).SetBytes(r.From().AsSlice()), new(big.Int).SetBytes(r.To().AsSlice())

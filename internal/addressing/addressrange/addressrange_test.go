@@ -1,4 +1,4 @@
-package ipam
+package addressrange
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 )
 
-// newPool returns a pool of the same address family as its ranges.
-func newPool(subnet, gateway string, ranges []string) (*Pool, error) {
+// newSet returns a set of the same address family as its ranges.
+func newSet(subnet, gateway string, ranges []string) (*Set, error) {
 	if strings.Contains(strings.Join(ranges, ""), ":") {
 		return NewIPv6(subnet, gateway, ranges)
 	}
@@ -119,13 +119,13 @@ func TestFreeGivesTheLowestAddressThatIsNotInUse(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			pool, err := newPool(test.subnet, test.gateway, test.ranges)
+			set, err := newSet(test.subnet, test.gateway, test.ranges)
 			if err != nil {
 				t.Fatal(err)
 			}
 
-			free, err := pool.LowestFree(ParseAll(test.inUse))
-			if got := pool.ToAddress(
+			free, err := set.LowestFree(ParseAll(test.inUse))
+			if got := set.ToAddress(
 				free,
 			); err != nil ||
 				got.Prefix.String()+" via "+got.Gateway.String() != test.want {
@@ -146,27 +146,27 @@ func TestExhaustion(t *testing.T) {
 		"two addresses of a link":                             {"fd00::/127", 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pool, err := newPool(test.subnet, "", []string{test.subnet})
+			set, err := newSet(test.subnet, "", []string{test.subnet})
 			if err != nil {
 				t.Fatal(err)
 			}
 
 			var used []netip.Addr
 			for {
-				address, err := pool.LowestFree(used)
+				address, err := set.LowestFree(used)
 				if errors.Is(err, ErrExhausted) {
 					break
 				}
 
-				if err != nil || address.Is4() != pool.Is4() {
+				if err != nil || address.Is4() != set.Is4() {
 					t.Fatal(address, err)
 				}
 
 				used = append(used, address)
 			}
 
-			if len(used) != test.want || pool.Size().Int64() != int64(test.want) {
-				t.Fatalf("gave %d addresses, size is %d, want %d", len(used), pool.Size(), test.want)
+			if len(used) != test.want || set.Size().Int64() != int64(test.want) {
+				t.Fatalf("gave %d addresses, size is %d, want %d", len(used), set.Size(), test.want)
 			}
 		})
 	}
@@ -205,7 +205,7 @@ func TestBadInputNamesTheField(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := newPool(test.subnet, test.gateway, test.ranges)
+			_, err := newSet(test.subnet, test.gateway, test.ranges)
 			var field *FieldError
 			if !errors.As(err, &field) || field.Field != test.field {
 				t.Fatalf("got %v, want an error of %s", err, test.field)
@@ -221,22 +221,22 @@ func FuzzNewPool(f *testing.F) {
 	f.Add("fd00::/64", "fe80::1", "fd00::/64")
 	f.Add("", "", "::/0")
 	f.Fuzz(func(t *testing.T, subnet, gateway, ranges string) {
-		pool, err := newPool(subnet, gateway, strings.Split(ranges, ","))
+		set, err := newSet(subnet, gateway, strings.Split(ranges, ","))
 		if err != nil {
 			return
 		}
 
-		free, err := pool.LowestFree(nil)
-		got := pool.ToAddress(free)
+		free, err := set.LowestFree(nil)
+		got := set.ToAddress(free)
 		check.Error(t, err, "")
-		if got.Addr() == pool.Gateway {
-			t.Errorf("got.Addr() == pool.Gateway: %v", got.Addr())
+		if got.Addr() == set.Gateway {
+			t.Errorf("got.Addr() == set.Gateway: %v", got.Addr())
 		}
 
-		check.Equal(t, "pool.Contains(free)", pool.Contains(free), true)
-		check.Equal(t, "got.Is4()", got.Is4(), pool.Is4())
-		if pool.Size().Sign() <= 0 {
-			t.Errorf("pool.Size().Sign() <= 0: %v", pool.Size().Sign())
+		check.Equal(t, "set.Contains(free)", set.Contains(free), true)
+		check.Equal(t, "got.Is4()", got.Is4(), set.Is4())
+		if set.Size().Sign() <= 0 {
+			t.Errorf("set.Size().Sign() <= 0: %v", set.Size().Sign())
 		}
 
 		check.Equal(t, "got.Prefix.IsValid()", got.Prefix.IsValid(), true)
