@@ -115,13 +115,13 @@ func conditionErrors() map[string]func(at time.Time, n int) error {
 		"tfstate.InvalidError": func(at time.Time, n int) error {
 			return &tfstate.InvalidError{Secret: "s", Reason: noisy(at, n)}
 		},
-		"tfstate.ConflictError":   func(time.Time, int) error { return &tfstate.ConflictError{} },
-		"tfstate.TooLargeError":   func(time.Time, int) error { return &tfstate.TooLargeError{} },
+		"tfstate.ConflictError": func(time.Time, int) error { return &tfstate.ConflictError{} },
+		"tfstate.TooLargeError": func(time.Time, int) error { return &tfstate.TooLargeError{} },
 		"addressrange.FieldError": func(at time.Time, n int) error {
 			return &addressrange.FieldError{Field: "f", Problem: noisy(at, n)}
 		},
-		"jumphost.RefusedError":   func(at time.Time, n int) error { return &jumphost.RefusedError{Reason: noisy(at, n)} },
-		"workload.RefusedError":   func(at time.Time, n int) error { return &workload.RefusedError{Problem: noisy(at, n)} },
+		"jumphost.RefusedError": func(at time.Time, n int) error { return &jumphost.RefusedError{Reason: noisy(at, n)} },
+		"workload.RefusedError": func(at time.Time, n int) error { return &workload.RefusedError{Problem: noisy(at, n)} },
 		"of the API server": func(at time.Time, n int) error {
 			return apierrors.NewInternalError(inner(at, n))
 		},
