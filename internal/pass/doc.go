@@ -1,6 +1,6 @@
-// Package pass is how a controller looks at an object once: it reads it, changes it in memory, and writes it. A pass
-// writes at most twice, because the API server takes an object and its status apart, and what it writes begins no other
-// pass. A pass never begins with an object that is older than what an earlier pass wrote.
+// Package pass implements one reconcile of an object. A pass reads the object, changes it in memory, and writes it. It
+// writes at most twice, because the API server stores an object and its status by separate requests. Its own writes
+// cause no other pass. A pass never starts with an object older than the one that an earlier pass wrote.
 //
-// Controller and Frame are the frame of all controllers with a status: each pass has the same guards in the same order.
+// All controllers with a status use Controller and Frame. Each pass therefore has the same guards in the same order.
 package pass

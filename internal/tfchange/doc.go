@@ -1,9 +1,8 @@
-// Package tfchange says what a change of each attribute of a resource of the
-// Terraform provider does to the object in the engine: the engine takes it at
-// once, keeps it for the next start of a VM, or needs another object.
+// Package tfchange holds a table of the attributes of the Terraform provider's resources. For each attribute, the table
+// has the effect of a change on the object in the engine: it takes effect at once, it waits for the next start of the
+// VM, or it needs another object.
 //
-// It is one table. The schema of the provider takes its plan modifiers from it,
-// so that an attribute replaces an object only if the table says so; the
-// documentation shows it; and the guard of the manager's plans explains with it
-// what a plan would lose. The package imports nothing, so that all can use it.
+// The schema of the provider takes its plan modifiers from the table, so an attribute replaces an object only if the
+// table says so. The documentation shows the table. The guard of the manager uses it to explain the losses of a plan.
+// The package imports nothing, so all others can import it.
 package tfchange

@@ -3,5 +3,6 @@
 // provider's manager. `olvmctl local`, the demo and the end-to-end tests use this package.
 //
 // A start is a list of steps, and a stop undoes them in reverse order. Every process is a child of this process, and is
-// stopped by its ID. envtest starts etcd and kube-apiserver. All other processes also end if this process is killed.
+// stopped by its process ID. envtest starts etcd and kube-apiserver. All other processes also end if this process is
+// killed.
 package localplane

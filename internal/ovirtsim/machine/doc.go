@@ -9,5 +9,5 @@
 // attached while the VM is up. It also expects systemd on the host. Test hosts are often containers without it, some
 // with cgroup v1.
 //
-// A machine is no security boundary: its root is the host's root.
+// A machine is not a security boundary: root in the machine is root on the host.
 package machine
