@@ -165,9 +165,9 @@ func (r *Reconciler) listNamed(ctx context.Context, reader client.Reader, u user
 func (r *Reconciler) collectNamedDirectly(u user) []client.ObjectKey {
 	switch r.Kind {
 	case Secrets:
-		return append(slices.Clone(u.secrets), u.engine.CredentialsKeys()...)
+		return append(slices.Clone(u.secrets), u.engine.NamedSecrets()...)
 	case ConfigMaps:
-		return u.engine.CAKeys()
+		return u.engine.NamedCAConfigMaps()
 	default:
 		return nil
 	}

@@ -232,7 +232,7 @@ func (r *Reconciler) mapNamedBy(index string) handler.MapFunc {
 
 // collectSecrets returns the Secrets used by an OLVMCluster.
 func collectSecrets(c *infrav1.OLVMCluster) []client.ObjectKey {
-	out := connection.ClusterEngine(c).CredentialsKeys()
+	out := connection.ClusterEngine(c).NamedSecrets()
 	if key, ok := getKubeconfigKey(c); ok {
 		out = append(out, key)
 	}
@@ -247,7 +247,7 @@ func collectIdentities(c *infrav1.OLVMCluster) []client.ObjectKey {
 
 // collectConfigMaps returns the ConfigMaps used by an OLVMCluster.
 func collectConfigMaps(c *infrav1.OLVMCluster) []client.ObjectKey {
-	return connection.ClusterEngine(c).CAKeys()
+	return connection.ClusterEngine(c).NamedCAConfigMaps()
 }
 
 func toRequests(clusters []infrav1.OLVMCluster) []ctrl.Request {

@@ -105,7 +105,7 @@ func (r *Reconciler) findOthersRouterIDs(
 
 	for i := range all.Items {
 		other := &all.Items[i]
-		if other.UID == c.UID || !where.HasEngine(connection.ClusterEngine(other), c.Namespace) {
+		if other.UID == c.UID || !where.IsUsedBy(connection.ClusterEngine(other), c.Namespace) {
 			continue
 		}
 

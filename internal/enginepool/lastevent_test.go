@@ -104,7 +104,7 @@ func TestAnEngineRestoredToAfterTheRecordIsNoticed(t *testing.T) {
 	time.Sleep(1100 * time.Millisecond)
 
 	restored := sessionWith(t, start(backup))
-	seen, err = connection.FetchIdentity(t.Context(), restored, of)
+	seen, err = connection.LoadIdentity(t.Context(), restored, of)
 	check.Error(t, err, "")
 	check.Equal(t, "it is noticed", connection.IsRestored(of, seen), true)
 
@@ -114,7 +114,7 @@ func TestAnEngineRestoredToAfterTheRecordIsNoticed(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "it has more events than are recorded", again.NewestEvent > of.Recorded.LastEvent.ID, true)
 
-	seen, err = connection.FetchIdentity(t.Context(), restored, of)
+	seen, err = connection.LoadIdentity(t.Context(), restored, of)
 	check.Error(t, err, "")
 	check.Equal(t, "it is noticed with more events", connection.IsRestored(of, seen), true)
 }

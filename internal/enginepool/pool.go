@@ -147,7 +147,7 @@ func (p *Pool) OpenSession(ctx context.Context, of connection.Engine) (*engine.C
 		return session, config, nil
 	}
 
-	seen, err := connection.FetchIdentity(ctx, session, of)
+	seen, err := connection.LoadIdentity(ctx, session, of)
 	if err == nil {
 		err = connection.CheckEngine(of, "", seen)
 	}
@@ -171,7 +171,7 @@ func (p *Pool) OpenMachineSession(
 
 	seen, err := session.LoadIdentity(ctx)
 	if err == nil {
-		err = connection.CheckEngine(of, connection.EngineOfMachine(m).Installation, seen)
+		err = connection.CheckEngine(of, connection.GetMachineEngineID(m).Installation, seen)
 	}
 
 	if err != nil {
@@ -193,7 +193,7 @@ const (
 func FetchLastEvent(
 	ctx context.Context, session *engine.Client, of connection.Engine, lastRun, now time.Time,
 ) (*infrav1.EngineEvent, error) {
-	seen, err := connection.FetchIdentity(ctx, session, of)
+	seen, err := connection.LoadIdentity(ctx, session, of)
 	if err != nil {
 		return nil, err
 	}
@@ -369,7 +369,7 @@ func (p *Pool) OpenSessionAs(ctx context.Context, of connection.Engine, secret s
 		return nil, err
 	}
 
-	config, err := connection.ConfigAs(ctx, p.Reader, of, secret, p.Policy)
+	config, err := connection.ReadConfigForUser(ctx, p.Reader, of, secret, p.Policy)
 	if err != nil {
 		return nil, err
 	}

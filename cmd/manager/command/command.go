@@ -662,7 +662,7 @@ func newEnginePool(
 		Reader:       reader,
 		Metadata:     mgr.GetCache(),
 		Sessions:     provider.Sessions,
-		Policy:       connection.Policy{Unbound: o.unboundCredentials, IdentityNamespace: identities},
+		Policy:       connection.Policy{AllowAnyEngine: o.unboundCredentials, IdentityNamespace: identities},
 		NoIdentities: identities == "",
 	}
 }
