@@ -138,7 +138,7 @@ func runSuite(m *testing.M) (int, error) {
 
 	suite.cached = mgr.GetCache()
 	suite.sessions = &engine.Sessions{}
-	engines := &enginepool.Pool{
+	engines := &enginepool.Registry{
 		Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: suite.sessions,
 		Policy: connection.Policy{IdentityNamespace: managerNamespace},
 	}

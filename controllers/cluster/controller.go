@@ -79,7 +79,7 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader bypasses the cache for reads that must not be stale.
 	APIReader client.Reader
-	Engines   *enginepool.Pool
+	Engines   *enginepool.Registry
 	// Runs is shared by all controllers.
 	Runs *workspace.RunQueue
 	// Addresses is shared by all controllers that allocate addresses.
@@ -624,13 +624,13 @@ func (r *Reconciler) askEngine(ctx context.Context, scope *clusterScope, facts *
 	}
 
 	of := connection.ClusterEngine(scope.olvmCluster)
-	if facts.lastEvent, err = enginepool.FetchLastEvent(
+	if facts.lastEvent, err = enginepool.DetermineLastEvent(
 		ctx, facts.session, of, lastRun(machines), time.Now(),
 	); err != nil {
 		return err
 	}
 
-	// Load the identity after FetchLastEvent, because FetchLastEvent may renew it: the checked identity must be the
+	// Load the identity after DetermineLastEvent, because DetermineLastEvent may renew it: the checked identity must be the
 	// recorded one.
 	seen, err := facts.session.LoadIdentity(ctx)
 	if err != nil {
@@ -693,7 +693,7 @@ func (r *Reconciler) reconcileEngineID(
 			break
 		}
 
-		vm, err := r.Engines.FetchVM(ctx, facts.session, id, engineCheck)
+		vm, err := r.Engines.GetVM(ctx, facts.session, id, engineCheck)
 		if err != nil {
 			return err
 		}

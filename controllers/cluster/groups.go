@@ -126,7 +126,7 @@ func (r *Reconciler) hasDriftedGroups(
 			continue // not created yet
 		}
 
-		there, err := r.Engines.ListAffinityGroups(ctx, scope.engine.session, g.ClusterID, 0)
+		there, err := r.Engines.GetAffinityGroups(ctx, scope.engine.session, g.ClusterID, 0)
 		if err != nil {
 			return false, err
 		}

@@ -61,7 +61,7 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader bypasses the cache for reads that must not be stale.
 	APIReader client.Reader
-	Engines   *enginepool.Pool
+	Engines   *enginepool.Registry
 	// Addresses is shared by all controllers that allocate addresses.
 	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
@@ -372,7 +372,7 @@ func recordEngine(
 		return err
 	}
 
-	last, err := enginepool.FetchLastEvent(ctx, session, connection.InventoryEngine(of), findLastRun(vms), time.Now())
+	last, err := enginepool.DetermineLastEvent(ctx, session, connection.InventoryEngine(of), findLastRun(vms), time.Now())
 	if err == nil {
 		of.Status.LastEvent = last
 	}

@@ -62,7 +62,7 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader bypasses the cache for reads that must not be stale.
 	APIReader client.Reader
-	Engines   *enginepool.Pool
+	Engines   *enginepool.Registry
 	// Runs is shared by all controllers. Addresses is shared by all controllers that allocate addresses.
 	Runs             *workspace.RunQueue
 	Addresses        *addressing.Allocator

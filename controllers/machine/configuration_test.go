@@ -135,7 +135,7 @@ func TestAClaimedVMThatCannotBeReadIsAskedForAgain(t *testing.T) {
 	check.Equal(t, "the VM is another's", scope.vm.foreign, nil)
 
 	b.sim.ClearFaults()
-	b.r.Engines = &enginepool.Pool{Reader: b.api, Sessions: b.r.Engines.Sessions} // without the cached answer
+	b.r.Engines = &enginepool.Registry{Reader: b.api, Sessions: b.r.Engines.Sessions} // without the cached answer
 	scope = b.configured()
 	check.Equal(t, "the VM that is taken over", scope.desired.built.Machine.ClaimedVMID, vmID)
 }

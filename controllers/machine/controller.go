@@ -56,7 +56,7 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader bypasses the cache for reads that must not be stale.
 	APIReader client.Reader
-	Engines   *enginepool.Pool
+	Engines   *enginepool.Registry
 	// Runs is shared by all controllers. Addresses is shared by all controllers that allocate addresses.
 	Runs             *workspace.RunQueue
 	Addresses        *addressing.Allocator
@@ -158,7 +158,7 @@ func (r *Reconciler) setUpWorkspaces() {
 
 		ChecksDrift: true,
 	})
-	r.watcher = &enginepool.VMWatcher[workspace.Key]{Pool: r.Engines, Wake: r.Runs.WakeObject}
+	r.watcher = &enginepool.VMWatcher[workspace.Key]{Engines: r.Engines, Wake: r.Runs.WakeObject}
 }
 
 func machineTerraformStatus(object client.Object) **infrav1.TerraformStatus {

@@ -115,7 +115,7 @@ func (r *Reconciler) findLeftGroup(ctx context.Context, scope *machineScope) (bo
 	built := scope.desired.built
 
 	for _, maxAge := range []time.Duration{vmSteady, 0} { // an old list proves nothing
-		there, err := r.Engines.ListAffinityGroups(ctx, scope.engine.session, engine.ID(built.Names.ClusterID),
+		there, err := r.Engines.GetAffinityGroups(ctx, scope.engine.session, engine.ID(built.Names.ClusterID),
 			maxAge)
 		if err != nil {
 			return false, err

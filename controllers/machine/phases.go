@@ -489,7 +489,7 @@ func (scope *machineScope) fetchDetails(ctx context.Context, vm *engine.VM) {
 func (r *Reconciler) fetchVM(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) (*engine.VM, error) {
-	if vm, err := r.Engines.FetchVM(ctx, session, id, maxAge); vm != nil || err != nil {
+	if vm, err := r.Engines.GetVM(ctx, session, id, maxAge); vm != nil || err != nil {
 		return vm, err
 	}
 
@@ -515,7 +515,7 @@ func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (t
 	if booting { // ask for this VM alone, because the list includes the user data of all VMs that still boot
 		scope.guest.interfaces, err = scope.engine.session.ListGuestInterfaces(ctx, scope.vm.seen.ID)
 	} else {
-		scope.guest.interfaces, err = r.Engines.FetchGuest(ctx, scope.engine.session, scope.vm.seen.ID, vmSteady)
+		scope.guest.interfaces, err = r.Engines.GetGuestInterfaces(ctx, scope.engine.session, scope.vm.seen.ID, vmSteady)
 	}
 
 	if err != nil {

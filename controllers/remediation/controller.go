@@ -54,7 +54,7 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads Machines, because the cache omits their conditions.
 	APIReader client.Reader
-	Engines   *enginepool.Pool
+	Engines   *enginepool.Registry
 	// Runs is shared by all controllers. The controller does not reboot a VM while Terraform changes it.
 	Runs     *workspace.RunQueue
 	Recorder events.EventRecorder

@@ -84,7 +84,7 @@ func TestAnEngineRestoredToAfterTheRecordIsNoticed(t *testing.T) {
 
 	now := time.Now()
 	of := connection.Engine{Recorded: &infrav1.OLVMDatacenterStatus{EngineID: seen.Installation}}
-	of.Recorded.LastEvent, err = FetchLastEvent(t.Context(), session, of, time.Time{}, now)
+	of.Recorded.LastEvent, err = DetermineLastEvent(t.Context(), session, of, time.Time{}, now)
 	check.Error(t, err, "")
 	first := of.Recorded.LastEvent.ID
 
@@ -97,7 +97,7 @@ func TestAnEngineRestoredToAfterTheRecordIsNoticed(t *testing.T) {
 	makeEvents(t, session, 1)
 
 	ran := now.Add(30 * time.Second)
-	of.Recorded.LastEvent, err = FetchLastEvent(t.Context(), session, of, ran, now.Add(time.Minute+time.Second))
+	of.Recorded.LastEvent, err = DetermineLastEvent(t.Context(), session, of, ran, now.Add(time.Minute+time.Second))
 	check.Error(t, err, "")
 	check.Equal(t, "a later event is recorded after a run", of.Recorded.LastEvent.ID > first, true)
 	sim.Close()
