@@ -132,8 +132,8 @@ func (r *IdentityReconciler) openPass(
 	}
 
 	return pass.Frame{
-		IsPaused:  pass.NeverPaused,
-		Work:      func(context.Context) (ctrl.Result, error) { return ctrl.Result{}, nil },
-		SetStatus: func() { setUsable(identity, problem) },
+		EnsurePaused: pass.NeverPaused,
+		Work:         func(context.Context) (ctrl.Result, error) { return ctrl.Result{}, nil },
+		SetStatus:    func() { setUsable(identity, problem) },
 	}, nil
 }

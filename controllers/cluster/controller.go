@@ -369,7 +369,9 @@ func (r *Reconciler) openPass(
 			admitted, err := admitCluster(ctx, scope)
 			return admitted, ctrl.Result{}, err
 		},
-		IsPaused: func(ctx context.Context) (bool, error) { return scope.workspace.CheckPaused(ctx, scope.cluster) },
+		EnsurePaused: func(ctx context.Context) (bool, error) {
+			return scope.workspace.EnsurePausedCondition(ctx, scope.cluster)
+		},
 		Enter: func(ctx context.Context) (func(), ctrl.Result, error) {
 			return pass.PlaceTaken(
 				r.limiter.AcquirePlace(ctx, olvmCluster.Namespace, connection.GetEngineID(olvmCluster).Key()),

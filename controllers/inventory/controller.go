@@ -234,8 +234,8 @@ func (r *Reconciler) openPass(_ context.Context, of *pass.Pass, pool *infrav1alp
 
 	return pass.Frame{
 		Labelled: pool,
-		IsPaused: func(ctx context.Context) (bool, error) {
-			return workspace.CheckPausedWithoutState(ctx, of, pool, "OLVMInventory", nil)
+		EnsurePaused: func(ctx context.Context) (bool, error) {
+			return workspace.EnsurePausedConditionWithoutState(ctx, of, pool, "OLVMInventory", nil)
 		},
 		Enter: func(ctx context.Context) (func(), ctrl.Result, error) {
 			return func() {}, ctrl.Result{}, writeFinalizer(ctx, of, pool)

@@ -187,10 +187,10 @@ func (r *Reconciler) openPass(
 		Admit: func(context.Context) (bool, ctrl.Result, error) {
 			return vm.Spec.FromProvision != nil, ctrl.Result{}, nil // otherwise, someone else created the VM
 		},
-		IsPaused:  func(ctx context.Context) (bool, error) { return isPaused(ctx, s) },
-		Enter:     func(ctx context.Context) (func(), ctrl.Result, error) { return r.awaitMove(ctx, s) },
-		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcileVM(ctx, s) },
-		SetStatus: func() { updateStatus(s) },
+		EnsurePaused: func(ctx context.Context) (bool, error) { return isPaused(ctx, s) },
+		Enter:        func(ctx context.Context) (func(), ctrl.Result, error) { return r.awaitMove(ctx, s) },
+		Work:         func(ctx context.Context) (ctrl.Result, error) { return r.reconcileVM(ctx, s) },
+		SetStatus:    func() { updateStatus(s) },
 		Written: func(gone bool) {
 			if !gone {
 				s.workspace.DropRecordedRun()
@@ -207,7 +207,7 @@ func (r *Reconciler) openPass(
 // isPaused reports whether the VM or its inventory is paused, and writes the cause.
 func isPaused(ctx context.Context, s *scope) (bool, error) {
 	if s.inventory == nil || !annotations.HasPaused(s.inventory) {
-		return s.workspace.CheckPaused(ctx, nil)
+		return s.workspace.EnsurePausedCondition(ctx, nil)
 	}
 
 	cause := fmt.Sprintf("OLVMInventory %s has the %s annotation", s.inventory.Name, clusterv1.PausedAnnotation)

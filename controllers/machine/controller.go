@@ -206,7 +206,9 @@ func (r *Reconciler) openPass(
 	return pass.Frame{
 		Labelled: olvmMachine,
 		Admit:    func(ctx context.Context) (bool, ctrl.Result, error) { return r.admitMachine(ctx, scope) },
-		IsPaused: func(ctx context.Context) (bool, error) { return scope.workspace.CheckPaused(ctx, scope.cluster) },
+		EnsurePaused: func(ctx context.Context) (bool, error) {
+			return scope.workspace.EnsurePausedCondition(ctx, scope.cluster)
+		},
 		Enter: func(ctx context.Context) (func(), ctrl.Result, error) {
 			return pass.PlaceTaken(r.acquirePlace(ctx, scope))
 		},

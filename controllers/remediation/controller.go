@@ -139,8 +139,8 @@ func (r *Reconciler) openPass(
 
 	return pass.Frame{
 		Labelled: s.labelledOwner(),
-		IsPaused: func(ctx context.Context) (bool, error) {
-			return workspace.CheckPausedWithoutState(ctx, of, remediation, "OLVMRemediation", s.cluster)
+		EnsurePaused: func(ctx context.Context) (bool, error) {
+			return workspace.EnsurePausedConditionWithoutState(ctx, of, remediation, "OLVMRemediation", s.cluster)
 		},
 		RetryPaused: steady,
 		Work: func(ctx context.Context) (ctrl.Result, error) {

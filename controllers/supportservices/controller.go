@@ -285,8 +285,8 @@ func (r *Reconciler) openPass(
 
 			return true, ctrl.Result{}, nil
 		},
-		IsPaused: func(ctx context.Context) (bool, error) {
-			return workspace.CheckPausedWithoutState(ctx, of, object, support.Kind, s.cluster)
+		EnsurePaused: func(ctx context.Context) (bool, error) {
+			return workspace.EnsurePausedConditionWithoutState(ctx, of, object, support.Kind, s.cluster)
 		},
 		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcileAdmitted(ctx, s) },
 		SetStatus: func() { updateStatus(s) },
