@@ -91,7 +91,7 @@ type Reconciler struct {
 	workspaces *workspace.Kind
 	limiter    enginepool.ReconcileLimiter
 	routerIDs  sync.Mutex
-	// kubeconfigs caches the checked kubeconfigs: *seenKubeconfig by the key of the Secret.
+	// kubeconfigs caches the checked kubeconfigs: *checkedKubeconfig by the key of the Secret.
 	kubeconfigs sync.Map
 }
 
@@ -122,7 +122,7 @@ func (r *Reconciler) SetupWithManager(
 	controller := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.OLVMCluster{}, builder.WithPredicates(r.passes.ChangedPredicate())).
 		WithOptions(options).
-		WithEventFilter(predicate.Or[client.Object](named,
+		WithEventFilter(predicate.Or[client.Object](isNamedObject,
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
 		WithEventFilter(predicates.ResourceIsNotExternallyManaged(mgr.GetScheme(), log)).
 		Watches(&clusterv1.Cluster{},
@@ -152,8 +152,8 @@ func clusterTerraformStatus(object client.Object) **infrav1.TerraformStatus {
 	return &object.(*infrav1.OLVMCluster).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
 }
 
-// named accepts Secrets, ConfigMaps and identities without a watch label, because their OLVMClusters have one.
-var named = predicate.NewPredicateFuncs(func(o client.Object) bool {
+// isNamedObject accepts Secrets, ConfigMaps and identities without a watch label, because their OLVMClusters have one.
+var isNamedObject = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	switch o.(type) {
 	case *metav1.PartialObjectMetadata, *infrav1alpha1.OLVMClusterIdentity:
 		return true
@@ -280,7 +280,7 @@ type clusterScope struct {
 	// servicesErr describes a problem of the control plane services.
 	servicesErr error
 	// kubeconfig describes the cluster's kubeconfig; nil if unknown.
-	kubeconfig *seenKubeconfig
+	kubeconfig *checkedKubeconfig
 
 	engine  engineFacts
 	domains domainFacts
@@ -301,8 +301,8 @@ type engineFacts struct {
 	product    engine.Product
 	// lastEvent is the engine event to record.
 	lastEvent *infrav1.EngineEvent
-	// known reports that the engine has the machines of the cluster, or that there are none yet.
-	known bool
+	// idConfirmed reports that the engine has the machines of the cluster, or that there are none yet.
+	idConfirmed bool
 }
 
 // domainFacts hold the usable failure domains, and the problems of others. err explains why both are unknown.
@@ -326,7 +326,7 @@ type groupFacts struct {
 type leftFacts struct {
 	// machines are the remaining machines. unowned are those of them without an owning Machine.
 	machines, unowned []string
-	// supportVMs are the OLVMMachines of support services.
+	// collectSupportVMs are the OLVMMachines of support services.
 	supportVMs []string
 	// inventoryVMs are the OLVMInventoryVMs claimed for the cluster, but not for a machine.
 	inventoryVMs []string
@@ -366,7 +366,7 @@ func (r *Reconciler) openPass(
 	return pass.Frame{
 		Labelled: olvmCluster,
 		Admit: func(ctx context.Context) (bool, ctrl.Result, error) {
-			admitted, err := admitCluster(ctx, scope)
+			admitted, err := ensureAdmitted(ctx, scope)
 			return admitted, ctrl.Result{}, err
 		},
 		EnsurePaused: func(ctx context.Context) (bool, error) {
@@ -379,7 +379,7 @@ func (r *Reconciler) openPass(
 		},
 		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcileAdmitted(ctx, scope) },
 		SetStatus: func() { updateClusterStatus(scope) },
-		Steps:     scope.steps,
+		Steps:     scope.stepEvents,
 		Written: func(gone bool) {
 			if !gone {
 				scope.workspace.DropRecordedRun()
@@ -388,9 +388,9 @@ func (r *Reconciler) openPass(
 	}, nil
 }
 
-// admitCluster reports whether to reconcile an OLVMCluster: a Cluster must own it, or it must be in deletion. It also
+// ensureAdmitted reports whether to reconcile an OLVMCluster: a Cluster must own it, or it must be in deletion. It also
 // adds the finalizer.
-func admitCluster(ctx context.Context, scope *clusterScope) (bool, error) {
+func ensureAdmitted(ctx context.Context, scope *clusterScope) (bool, error) {
 	olvmCluster := scope.olvmCluster
 	if annotations.IsExternallyManaged(olvmCluster) {
 		return false, nil
@@ -426,8 +426,8 @@ func endSharing(ctx context.Context, scope *clusterScope) error {
 	return pass.IgnoreGone(scope.pass.WriteWithStatus(ctx, func() { deleteEndpointCondition(scope) }))
 }
 
-// steps maps a condition to the text of its event when it becomes true.
-func (s *clusterScope) steps() map[string]string {
+// stepEvents maps a condition to the text of its event when it becomes true.
+func (s *clusterScope) stepEvents() map[string]string {
 	shown := engine.RedactURL(s.olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL)
 
 	return map[string]string{infrav1.EngineAvailableCondition: "The engine " + shown + " can be used"}
@@ -595,13 +595,13 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) e
 		r.wakeMachines(ctx, scope) // the machines would continue with outdated credentials
 	}
 
-	facts.err = r.askEngine(ctx, scope, &facts)
+	facts.err = r.fetchEngineFacts(ctx, scope, &facts)
 
 	return facts
 }
 
-// askEngine requests the facts about an engine. The session is already open.
-func (r *Reconciler) askEngine(ctx context.Context, scope *clusterScope, facts *engineFacts) error {
+// fetchEngineFacts requests the facts about an engine. The session is already open.
+func (r *Reconciler) fetchEngineFacts(ctx context.Context, scope *clusterScope, facts *engineFacts) error {
 	var err error
 	if facts.product, err = facts.session.FetchProduct(ctx); err != nil {
 		return err
@@ -627,7 +627,7 @@ func (r *Reconciler) askEngine(ctx context.Context, scope *clusterScope, facts *
 
 	of := connection.ClusterEngine(scope.olvmCluster)
 	if facts.lastEvent, err = enginepool.DetermineLastEvent(
-		ctx, facts.session, of, lastRun(machines), time.Now(),
+		ctx, facts.session, of, findLastRun(machines), time.Now(),
 	); err != nil {
 		return err
 	}
@@ -647,8 +647,8 @@ func (r *Reconciler) askEngine(ctx context.Context, scope *clusterScope, facts *
 	return r.reconcileEngineID(ctx, scope.olvmCluster, machines, facts)
 }
 
-// lastRun returns the end of the last run for a machine, or the zero time.
-func lastRun(machines []infrav1.OLVMMachine) time.Time {
+// findLastRun returns the end of the last run for a machine, or the zero time.
+func findLastRun(machines []infrav1.OLVMMachine) time.Time {
 	var last time.Time
 
 	for i := range machines {
@@ -665,11 +665,11 @@ func (r *Reconciler) reconcileEngineID(
 ) error {
 	recorded := ptr.Deref(c.Status.OLVMDatacenter, infrav1.OLVMDatacenterStatus{})
 	seen := facts.dataCenter.ID.String()
-	facts.known = recorded.EngineID != ""
-	moved := facts.known && recorded.EngineID == facts.product.InstanceID && recorded.DataCenterID != "" &&
+	facts.idConfirmed = recorded.EngineID != ""
+	moved := facts.idConfirmed && recorded.EngineID == facts.product.InstanceID && recorded.DataCenterID != "" &&
 		recorded.DataCenterID != seen
 
-	if facts.known && !moved {
+	if facts.idConfirmed && !moved {
 		return nil
 	}
 
@@ -688,10 +688,10 @@ func (r *Reconciler) reconcileEngineID(
 			facts.dataCenter.Name, seen, recorded.DataCenterID, recorded.DataCenterName)
 	}
 
-	facts.known = facts.known || len(ids) == 0
+	facts.idConfirmed = facts.idConfirmed || len(ids) == 0
 
 	for _, id := range ids {
-		if facts.known {
+		if facts.idConfirmed {
 			break
 		}
 
@@ -700,7 +700,7 @@ func (r *Reconciler) reconcileEngineID(
 			return err
 		}
 
-		facts.known = vm != nil
+		facts.idConfirmed = vm != nil
 	}
 
 	return nil
@@ -719,13 +719,13 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 		return ctrl.Result{}, err
 	}
 
-	if scope.left, err = r.remainingMachines(ctx, scope, machines); err != nil {
+	if scope.left, err = r.listRemainingMachines(ctx, scope, machines); err != nil {
 		return ctrl.Result{}, err
 	}
 
 	// Nodes may need the services until their machines are deleted.
 	if len(scope.left.machines) == 0 {
-		scope.left.supportVMs = supportVMs(machines)
+		scope.left.supportVMs = collectSupportVMs(machines)
 		if scope.services, err = r.deleteServices(ctx, scope); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -740,7 +740,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 	}
 
 	c := scope.olvmCluster
-	kept, err := r.listKeptVMs(ctx, c.Namespace, getClusterName(scope))
+	kept, err := r.listReservedVMs(ctx, c.Namespace, getClusterName(scope))
 	if scope.left.inventoryVMs = kept; err != nil || len(kept) > 0 {
 		return ctrl.Result{RequeueAfter: engineRetry}, err
 	}
@@ -768,9 +768,9 @@ func (r *Reconciler) listMachines(ctx context.Context, scope *clusterScope) ([]i
 	return support.ListMachines(ctx, r.Client, client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: name})
 }
 
-// remainingMachines returns the machines that block the deletion of an OLVMCluster. These are the machines of its
+// listRemainingMachines returns the machines that block the deletion of an OLVMCluster. These are the machines of its
 // Cluster, and the machines with a VM of other Clusters with the same OLVMCluster.
-func (r *Reconciler) remainingMachines(
+func (r *Reconciler) listRemainingMachines(
 	ctx context.Context, scope *clusterScope, machines []infrav1.OLVMMachine,
 ) (leftFacts, error) {
 	var left leftFacts
@@ -807,9 +807,9 @@ func (r *Reconciler) remainingMachines(
 	return left, nil
 }
 
-// listKeptVMs returns the inventory VMs claimed for a cluster, but not for a machine. Their inventory releases them
+// listReservedVMs returns the inventory VMs claimed for a cluster, but not for a machine. Their inventory releases them
 // while the cluster still exists.
-func (r *Reconciler) listKeptVMs(ctx context.Context, namespace, cluster string) ([]string, error) {
+func (r *Reconciler) listReservedVMs(ctx context.Context, namespace, cluster string) ([]string, error) {
 	var list infrav1alpha1.OLVMInventoryVMList
 	if err := r.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list the OLVMInventoryVMs of Cluster %s/%s: %w", namespace, cluster, err)
