@@ -21,8 +21,8 @@ import (
 // connectorsKey is the key of Dex's connectors in their Secret.
 const connectorsKey = "connectors.yaml"
 
-// buildOIDC returns the configuration of an OIDC provider's VM.
-func (r *Reconciler) buildOIDC(
+// ensureOIDCFiles returns the configuration of an OIDC provider's VM.
+func (r *Reconciler) ensureOIDCFiles(
 	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService,
 ) ([]bootstrap.File, error) {
 	connectors, err := r.readRequiredSecret(ctx, s, service, "connectorsSecretName", service.OIDC.ConnectorsSecretName)
