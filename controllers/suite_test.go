@@ -273,7 +273,7 @@ func runSuite(m *testing.M) (int, error) {
 	if err := (&machine.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs,
 		Recorder: mgr.GetEventRecorder("test"), Addresses: addresses, Delivery: userData,
-		FailureHolds: time.Second,
+		FailureDelay: time.Second,
 	}).SetupWithManager(ctx, mgr, suite.passes.options(4)); err != nil {
 		return 0, err
 	}

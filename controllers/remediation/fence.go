@@ -53,7 +53,7 @@ func (r *Reconciler) fetchStartBlocker(ctx context.Context, s *scope) *blocker.E
 	}
 }
 
-// hasFailed reports whether the engine proves that the VM of a machine has failed.
+// checkFailure reports whether the engine proves that the VM of a machine has failed.
 func hasVMFailed(m *infrav1.OLVMMachine) bool {
 	return conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineFailedReason
 }
