@@ -118,8 +118,8 @@ type engineUser struct {
 	secrets []client.ObjectKey
 }
 
-// toEngineUser returns the engine and Secrets of an OLVMCluster, OLVMSupportServices or OLVMInventory. It returns false for
-// other objects.
+// toEngineUser returns the engine and Secrets of an OLVMCluster, OLVMSupportServices or OLVMInventory. It returns false
+// for other objects.
 func toEngineUser(object client.Object) (engineUser, bool) {
 	switch object := object.(type) {
 	case *infrav1.OLVMCluster:
@@ -135,7 +135,9 @@ func toEngineUser(object client.Object) (engineUser, bool) {
 }
 
 // resolveNamedObjects returns the objects that a user names and may use, directly or through its identity.
-func (r *Reconciler) resolveNamedObjects(ctx context.Context, reader client.Reader, u engineUser) ([]client.ObjectKey, error) {
+func (r *Reconciler) resolveNamedObjects(
+	ctx context.Context, reader client.Reader, u engineUser,
+) ([]client.ObjectKey, error) {
 	name, namespace := connection.GetIdentityName(u.engine), u.engine.Key.Namespace
 	if name == "" || r.IdentityNamespace == "" {
 		return r.collectNamedDirectly(u), nil
@@ -257,7 +259,7 @@ func (r *Reconciler) userToObjects(ctx context.Context, object client.Object) []
 	return out
 }
 
-// identityToObjects maps an OLVMClusterIdentity to the object it names.
+// identityToObjects maps an OLVMClusterIdentity to the objects it names.
 func (r *Reconciler) identityToObjects(_ context.Context, object client.Object) []ctrl.Request {
 	identity, ok := object.(*infrav1alpha1.OLVMClusterIdentity)
 	if !ok {
@@ -370,8 +372,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// checkNeeded reports whether another object names the object and may use it. If the object is an OLVMCluster, checkNeeded
-// reports whether it has machines.
+// checkNeeded reports whether another object names the object and may use it. If the object is an OLVMCluster,
+// checkNeeded reports whether it has machines.
 func (r *Reconciler) checkNeeded(ctx context.Context, reader client.Reader, object client.Object) (bool, error) {
 	if r.Kind == Clusters {
 		return checkMachines(ctx, reader, object)
@@ -436,7 +438,9 @@ func (r *Reconciler) checkNeededBySupport(
 }
 
 // checkReferenced reports whether an OLVMCluster or an OLVMInventory names the object and may use it.
-func (r *Reconciler) checkReferenced(ctx context.Context, reader client.Reader, by, object client.Object) (bool, error) {
+func (r *Reconciler) checkReferenced(
+	ctx context.Context, reader client.Reader, by, object client.Object,
+) (bool, error) {
 	u, _ := toEngineUser(by)
 
 	key := client.ObjectKeyFromObject(object)

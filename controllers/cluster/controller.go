@@ -175,7 +175,7 @@ func (r *Reconciler) requestsOfCluster(ctx context.Context, cluster client.Objec
 		return nil
 	}
 
-	return toRequests(clusters.Items)
+	return pass.ToRequests(clusters.Items)
 }
 
 // These are the names of the indexes of OLVMClusters by named objects. An index is necessary, because most of the many
@@ -226,7 +226,7 @@ func (r *Reconciler) mapNamedBy(index string) handler.MapFunc {
 			return nil
 		}
 
-		return toRequests(clusters.Items)
+		return pass.ToRequests(clusters.Items)
 	}
 }
 
@@ -248,15 +248,6 @@ func collectIdentities(c *infrav1.OLVMCluster) []client.ObjectKey {
 // collectConfigMaps returns the ConfigMaps used by an OLVMCluster.
 func collectConfigMaps(c *infrav1.OLVMCluster) []client.ObjectKey {
 	return connection.ClusterEngine(c).NamedCAConfigMaps()
-}
-
-func toRequests(clusters []infrav1.OLVMCluster) []ctrl.Request {
-	var out []ctrl.Request
-	for i := range clusters {
-		out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&clusters[i])})
-	}
-
-	return out
 }
 
 // clusterScope holds the facts of one pass.
@@ -326,7 +317,7 @@ type groupFacts struct {
 type leftFacts struct {
 	// machines are the remaining machines. unowned are those of them without an owning Machine.
 	machines, unowned []string
-	// collectSupportVMs are the OLVMMachines of support services.
+	// supportVMs are the OLVMMachines of support services.
 	supportVMs []string
 	// inventoryVMs are the OLVMInventoryVMs claimed for the cluster, but not for a machine.
 	inventoryVMs []string
@@ -632,8 +623,8 @@ func (r *Reconciler) fetchEngineFacts(ctx context.Context, scope *clusterScope, 
 		return err
 	}
 
-	// Load the identity after DetermineLastEvent, because DetermineLastEvent may renew it: the checked identity must be the
-	// recorded one.
+	// Load the identity after DetermineLastEvent, because DetermineLastEvent may renew it: the checked identity must be
+	// the recorded one.
 	seen, err := facts.session.LoadIdentity(ctx)
 	if err != nil {
 		return err

@@ -184,11 +184,11 @@ type listFacts struct {
 	taken   map[string]bool
 }
 
-// engineFacts hold the access to the engine. Without it, session and pool are nil, and err holds the cause.
+// engineFacts hold the access to the engine. Without it, session and contents are nil, and err holds the cause.
 type engineFacts struct {
 	session *engine.Client
 	err     error
-	// pool has the VMs and hosts in the engine.
+	// contents are the VMs and hosts in the engine.
 	contents *inventory.Pool
 }
 
@@ -352,8 +352,8 @@ func findLastRun(vms []infrav1alpha1.OLVMInventoryVM) time.Time {
 	return last
 }
 
-// fetchEngineRecord records the engine's identity. If the inventory already has VMs, but no recorded identity, fetchEngineRecord
-// does nothing until the engine has one of these VMs.
+// fetchEngineRecord records the engine's identity. If the inventory already has VMs, but no recorded identity,
+// fetchEngineRecord does nothing until the engine has one of these VMs.
 func fetchEngineRecord(
 	ctx context.Context, of *infrav1alpha1.OLVMInventory, vms []infrav1alpha1.OLVMInventoryVM, session *engine.Client,
 	contents *inventory.Pool,
@@ -372,7 +372,9 @@ func fetchEngineRecord(
 		return err
 	}
 
-	last, err := enginepool.DetermineLastEvent(ctx, session, connection.InventoryEngine(of), findLastRun(vms), time.Now())
+	last, err := enginepool.DetermineLastEvent(
+		ctx, session, connection.InventoryEngine(of), findLastRun(vms), time.Now(),
+	)
 	if err == nil {
 		of.Status.LastEvent = last
 	}

@@ -168,9 +168,11 @@ func (s *scope) planProvision(
 	}
 }
 
-// readAndLabelTemplate reads the machine spec of a template. It also labels the template, so clusterctl moves it with the
-// inventory.
-func (r *Reconciler) readAndLabelTemplate(ctx context.Context, namespace, name string) (infrav1.OLVMMachineSpec, error) {
+// readAndLabelTemplate reads the machine spec of a template. It also labels the template, so clusterctl moves it with
+// the inventory.
+func (r *Reconciler) readAndLabelTemplate(
+	ctx context.Context, namespace, name string,
+) (infrav1.OLVMMachineSpec, error) {
 	template := &infrav1.OLVMMachineTemplate{}
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	if err := r.Client.Get(ctx, key, template); apierrors.IsNotFound(err) {

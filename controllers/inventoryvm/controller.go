@@ -41,8 +41,8 @@ import (
 const (
 	// retry is the retry interval if the engine did not answer, or if a user must solve a problem.
 	retry = 10 * time.Second
-	// settlePeriod is the time for other management clusters to notice a deletion. If one of them chose the VM earlier, it
-	// has tagged the VM by then.
+	// settlePeriod is the time for other management clusters to notice a deletion. If one of them chose the VM earlier,
+	// it has tagged the VM by then.
 	settlePeriod = 2 * time.Second
 )
 
@@ -133,8 +133,8 @@ type scope struct {
 	allocation addressing.Allocation
 	// missing reports that the engine has no VM of the object. reconcileOwnership sets it.
 	missing bool
-	// settlePeriod reports that a new tag announces the VM's deletion to other management clusters. reconcileOwnership sets
-	// it.
+	// announcing reports that a new tag announces the VM's deletion to other management clusters. reconcileOwnership
+	// sets it.
 	announcing bool
 	// blocked explains why a deletion must wait. It is nil if the deletion may proceed.
 	blocked *blocker.Error
@@ -244,8 +244,8 @@ func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) (ctrl.Result, er
 	return r.reconcileNormal(ctx, s)
 }
 
-// checkMoving reports whether a Cluster of the namespace is paused, as during clusterctl move. It skips this check if the
-// VM needs no change.
+// checkMoving reports whether a Cluster of the namespace is paused, as during clusterctl move. It skips this check if
+// the VM needs no change.
 func (r *Reconciler) checkMoving(ctx context.Context, s *scope) (bool, error) {
 	// During a move, an object without the finalizer is about to be deleted. It must not get its finalizers back.
 	if s.vm.DeletionTimestamp.IsZero() && inventory.IsComplete(s.vm) &&
@@ -417,8 +417,8 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// deleteIfConflicting deletes the object if another object got one of its addresses at the same time. The inventory then
-// creates an object with other addresses. The engine has nothing of the object yet.
+// deleteIfConflicting deletes the object if another object got one of its addresses at the same time. The inventory
+// then creates an object with other addresses. The engine has nothing of the object yet.
 func (r *Reconciler) deleteIfConflicting(ctx context.Context, s *scope) (bool, error) {
 	identity, err := s.session.LoadIdentity(ctx) // the inventory may not have recorded it yet
 	if err != nil {
@@ -538,7 +538,8 @@ func (s *scope) vmIDs() []engine.ID {
 	return out
 }
 
-// ensureDeletionTag records why a VM must not be deleted, or tags it for deletion. It reports whether the engine has the VM.
+// ensureDeletionTag records why a VM must not be deleted, or tags it for deletion. It reports whether the engine has
+// the VM.
 func (s *scope) ensureDeletionTag(ctx context.Context, id engine.ID) (bool, error) {
 	vm, tags, err := fetchVMWithTags(ctx, s.session, id)
 	if engine.IsNotFound(err) {

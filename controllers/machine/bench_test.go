@@ -647,7 +647,7 @@ func (x *executor) Check(context.Context, terraform.Request) ([]terraform.Drift,
 	return x.drift, nil
 }
 
-// current returns the requests so far.
+// seen returns the requests so far.
 func (x *executor) seen() []terraform.Request {
 	x.mu.Lock()
 	defer x.mu.Unlock()

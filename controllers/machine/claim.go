@@ -104,7 +104,7 @@ func (r *Reconciler) reconcileClaim(ctx context.Context, scope *machineScope) (t
 	switch {
 	case scope.claim.object == nil:
 		scope.claim.err, err = r.explainUnclaimed(ctx, scope)
-		return maxAgeSteady, err
+		return steadyInterval, err
 	case scope.claim.object.Status.ClaimID != inventory.ConfirmedID(*scope.claim.object.Spec.ClaimRef) &&
 		m.Spec.ProviderID == "":
 		scope.claim.err = &blocker.Error{

@@ -69,7 +69,7 @@ func TestReconcileClaim(t *testing.T) {
 		},
 		"the claim of another machine": {
 			func(o *objects) { o.pooled(); o.more = append(o.more, claimOf("vm-a", "n", "c1/n")) }, "",
-			infrav1.WaitingForClaimReason, maxAgeSteady,
+			infrav1.WaitingForClaimReason, steadyInterval,
 		},
 		"the claim of a machine of its name elsewhere": {
 			func(o *objects) {
@@ -77,7 +77,7 @@ func TestReconcileClaim(t *testing.T) {
 				claim := claimOf("vm-a", "m", "c1/m")
 				claim.Namespace = "elsewhere"
 				o.more = append(o.more, claim)
-			}, "", infrav1.WaitingForClaimReason, maxAgeSteady,
+			}, "", infrav1.WaitingForClaimReason, steadyInterval,
 		},
 		"a claim that was released": {
 			func(o *objects) {
@@ -85,7 +85,7 @@ func TestReconcileClaim(t *testing.T) {
 				claim := claimOf("vm-a", "m", "c1/m")
 				claim.Spec.ClaimRef.Released = true
 				o.more = append(o.more, claim)
-			}, "", infrav1.WaitingForClaimReason, maxAgeSteady,
+			}, "", infrav1.WaitingForClaimReason, steadyInterval,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

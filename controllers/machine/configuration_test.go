@@ -86,7 +86,7 @@ func TestWhatCannotBeConfigured(t *testing.T) {
 			change: func(o *objects) {
 				o.olvmCluster.Annotations = map[string]string{infrav1.RouterIDsAnnotation: "{"}
 			},
-			reason: infrav1.ControlPlaneServicesInvalidReason, err: infrav1.RouterIDsAnnotation, after: maxAgeSteady,
+			reason: infrav1.ControlPlaneServicesInvalidReason, err: infrav1.RouterIDsAnnotation, after: steadyInterval,
 		},
 		"an engine that does not answer": {fault: "/api/clusters", err: "engine", after: engineRetry},
 	} {

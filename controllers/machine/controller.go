@@ -339,8 +339,8 @@ func (r *Reconciler) findOwners(ctx context.Context, scope *machineScope) error 
 	return nil
 }
 
-// checkExcluded checks whether the OLVMCluster named by the machine's Cluster belongs to another Cluster. If so, it sets
-// excluded.
+// checkExcluded checks whether the OLVMCluster named by the machine's Cluster belongs to another Cluster. If so, it
+// sets excluded.
 func (r *Reconciler) checkExcluded(ctx context.Context, scope *machineScope) error {
 	if scope.olvmMachine.Spec.ProviderID != "" {
 		return nil // the machine keeps its VM

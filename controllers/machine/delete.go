@@ -80,13 +80,13 @@ func explainNoEngine(scope *machineScope) *blocker.Error {
 		remedy = "leave the label on the one that names its engine"
 	}
 
-	return blocker.NewDeletionError(maxAgeSteady,
+	return blocker.NewDeletionError(steadyInterval,
 		"%s. To delete the VM %s %s; to keep the VM remove the finalizer %s from this object",
 		problem, scope.vmID(), remedy, infrav1.MachineFinalizer)
 }
 
-// checkOwnershipForDelete verifies ownership of every VM named by the object, its state or its claim. It runs before any
-// change to a VM.
+// checkOwnershipForDelete verifies ownership of every VM named by the object, its state or its claim. It runs before
+// any change to a VM.
 func (r *Reconciler) checkOwnershipForDelete(ctx context.Context, scope *machineScope) {
 	if scope.engine.session == nil {
 		return
@@ -140,7 +140,7 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 			// A submitted run may have created a VM without recording its ID. Only the destroy run looks for such a VM
 			// by name.
 			MayExist:     !scope.vm.missing && addressing.CanHaveVM(scope.olvmMachine),
-			Seen:         scope.vm.current != nil && !scope.isFromInventory(), // a run does not delete VMs of an inventory
+			Seen:         scope.vm.current != nil && !scope.isFromInventory(), // no run deletes VMs of an inventory
 			ShutdownLeft: computeShutdownLeft(scope),
 		},
 		Subject: func() workspace.Subject { return r.newSubject(scope) },
@@ -192,8 +192,8 @@ func (r *Reconciler) releaseMachine(ctx context.Context, scope *machineScope) er
 // defaultShutdown is the default time for a guest to shut down.
 const defaultShutdown = 5 * time.Minute
 
-// computeShutdownLeft returns the time left for a graceful shutdown of the guest, or 0 if the destroy run need not wait for
-// one. It counts from the deletion timestamp, so a restart of the manager does not prolong it.
+// computeShutdownLeft returns the time left for a graceful shutdown of the guest, or 0 if the destroy run need not wait
+// for one. It counts from the deletion timestamp, so a restart of the manager does not prolong it.
 func computeShutdownLeft(scope *machineScope) time.Duration {
 	want, vm := scope.olvmMachine.Spec.VirtualMachine.Shutdown, scope.vm.current
 	if want.Mode != "Graceful" || vm == nil || vm.Status != engine.VMUp && vm.Status != engine.VMPoweringDown {

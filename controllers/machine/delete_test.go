@@ -166,12 +166,12 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 		},
 		"the engine is not known, and there may be a VM": {
 			change: func(o *objects) { o.hasVM(); o.olvmCluster = nil }, vm: ownVM(true),
-			want: infrav1.DeletionBlockedReason, after: maxAgeSteady,
+			want: infrav1.DeletionBlockedReason, after: steadyInterval,
 			message: "The OLVMCluster, which names the engine, does not exist",
 		},
 		"the engine is not known, and the state has something": {
 			change: func(o *objects) { o.olvmCluster = nil }, vm: ownVM(true), state: stateOf(1, "ovirt_disk=d"),
-			want: infrav1.DeletionBlockedReason, after: maxAgeSteady,
+			want: infrav1.DeletionBlockedReason, after: steadyInterval,
 			message: "The OLVMCluster, which names the engine, does not exist",
 		},
 		"the engine is not known, and there is nothing": {

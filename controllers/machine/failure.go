@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workspace"
 )
 
@@ -38,7 +38,7 @@ func assessEnd(m *infrav1.OLVMMachine, vm *engine.VM) proof {
 		return noFailure
 	}
 
-	if wasLost(m) || hasVMFailed(m) {
+	if wasLost(m) || pass.HasVMFailed(m) {
 		return failure
 	}
 
@@ -48,11 +48,6 @@ func assessEnd(m *infrav1.OLVMMachine, vm *engine.VM) proof {
 // wasLost reports whether the VM of a machine, or its host, was unreachable in the last pass.
 func wasLost(m *infrav1.OLVMMachine) bool {
 	return m.Status.OLVM != nil && engine.VMStatus(m.Status.OLVM.VirtualMachine.Status).IsOutOfSight()
-}
-
-// hasVMFailed reports whether the machine's condition already reports the failure of its VM.
-func hasVMFailed(m *infrav1.OLVMMachine) bool {
-	return conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineFailedReason
 }
 
 // failureDelay is the time a VM must be down before it counts as failed. Within this time, the engine may restart it on
@@ -112,10 +107,10 @@ func (c *endCache) getEnd(key workspace.Key, vm *engine.VM) (end vmEnd, isFirst,
 	return vmEnd{vm: vm.ID, stopTime: vm.StopTime, since: time.Now()}, !known, true
 }
 
-// checkFailure reports whether the engine proves that the VM of a node has failed. It also returns the time until the next
-// check, or 0 if none is needed. The VM must stay down for failureDelay, and a live request must then confirm the end.
-// If this request fails, the result stays as before. Public logs of engines contain the code of the event. A recording
-// shows that a stop by a user leaves a reason. No recording shows that a failure leaves none.
+// checkFailure reports whether the engine proves that the VM of a node has failed. It also returns the time until the
+// next check, or 0 if none is needed. The VM must stay down for failureDelay, and a live request must then confirm the
+// end. If this request fails, the result stays as before. Public logs of engines contain the code of the event. A
+// recording shows that a stop by a user leaves a reason. No recording shows that a failure leaves none.
 func (r *Reconciler) checkFailure(ctx context.Context, scope *machineScope) (bool, time.Duration, error) {
 	key, m, vm := scope.workspace.Key(), scope.olvmMachine, scope.vm.current
 	proof := assessEnd(m, vm)
@@ -127,7 +122,7 @@ func (r *Reconciler) checkFailure(ctx context.Context, scope *machineScope) (boo
 	end, isFirst, isNew := r.vmEnds.getEnd(key, vm)
 	if isNew { // the VM has run since any earlier end, so the failure of an earlier end proves nothing
 		end.proved = proof == failure && (isFirst || wasLost(m))
-		end.reportedBefore = isFirst && hasVMFailed(m)
+		end.reportedBefore = isFirst && pass.HasVMFailed(m)
 		r.vmEnds.recordEnd(key, end)
 	}
 

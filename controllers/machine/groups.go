@@ -114,7 +114,7 @@ func (r *Reconciler) checkLeftGroup(ctx context.Context, scope *machineScope) (b
 
 	built := scope.desired.built
 
-	for _, maxAge := range []time.Duration{maxAgeSteady, 0} { // an old list proves nothing
+	for _, maxAge := range []time.Duration{steadyInterval, 0} { // an old list proves nothing
 		existing, err := r.Engines.GetAffinityGroups(ctx, scope.engine.session, engine.ID(built.Names.ClusterID),
 			maxAge)
 		if err != nil {

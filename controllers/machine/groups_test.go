@@ -268,7 +268,7 @@ func seenInGroup(b *bench, groups map[string]string) *machineScope {
 func TestAnOldListOfMembersIsNoProof(t *testing.T) {
 	b := inGroups(t)
 	scope := seenInGroup(b, map[string]string{"workers": groupID})
-	_, err := b.r.Engines.GetAffinityGroups(t.Context(), scope.engine.session, engineClusterID, maxAgeSteady)
+	_, err := b.r.Engines.GetAffinityGroups(t.Context(), scope.engine.session, engineClusterID, steadyInterval)
 	check.Error(t, err, "")
 	check.Error(t, b.session.AddToAffinityGroup(t.Context(), engineClusterID, groupID, vmID), "")
 

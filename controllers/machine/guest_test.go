@@ -64,19 +64,19 @@ func TestReconcileGuest(t *testing.T) {
 		},
 		"all addresses were given to it": {vm: up(fresh), nics: []addressing.NIC{static}},
 		"it has booted, and says all": {
-			vm: up(fresh), nics: []addressing.NIC{static, one}, alone: true, asked: true, after: maxAgeSteady,
+			vm: up(fresh), nics: []addressing.NIC{static, one}, alone: true, asked: true, after: steadyInterval,
 		},
 		"it has booted, and one address is missing": {
-			vm: up(fresh), nics: []addressing.NIC{one, two}, alone: true, asked: true, after: maxAgeBooting,
+			vm: up(fresh), nics: []addressing.NIC{one, two}, alone: true, asked: true, after: bootingInterval,
 		},
 		"it runs for long, and one address is missing": {
-			vm: up(settled), nics: []addressing.NIC{one, two}, asked: true, after: maxAgeSteady,
+			vm: up(settled), nics: []addressing.NIC{one, two}, asked: true, after: steadyInterval,
 		},
 		"it runs for long, and a lease may change": {
-			vm: up(settled), nics: []addressing.NIC{one}, asked: true, after: maxAgeSteady,
+			vm: up(settled), nics: []addressing.NIC{one}, asked: true, after: steadyInterval,
 		},
 		"nobody knows for how long it runs": {
-			vm: up(""), nics: []addressing.NIC{two}, asked: true, after: maxAgeSteady,
+			vm: up(""), nics: []addressing.NIC{two}, asked: true, after: steadyInterval,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestReconcileGuest(t *testing.T) {
 			check.Error(t, errors.Join(err, scope.vm.err), "")
 			check.Equal(t, "asked", scope.guest.asked, tt.asked)
 
-			if tt.after == maxAgeSteady {
-				within(t, "when to look again", after, maxAgeSteady)
+			if tt.after == steadyInterval {
+				within(t, "when to look again", after, steadyInterval)
 			} else {
 				check.Equal(t, "when to look again", after, tt.after)
 			}

@@ -19,7 +19,7 @@ func isOwned(owner ownermark.Owner, vm *engine.VM) bool { return owner.IsNamedIn
 // correct the mark.
 func newNotOwnedError(owner ownermark.Owner, id engine.ID) *blocker.Error {
 	out := desired.NewNotOwnedError(owner, id)
-	out.RetryAfter = maxAgeSteady
+	out.RetryAfter = steadyInterval
 
 	return out
 }
@@ -31,7 +31,7 @@ func checkVMsOwned(ctx context.Context, session *engine.Client, owner ownermark.
 
 		var foreign *blocker.Error
 		if errors.As(err, &foreign) {
-			foreign.RetryAfter = maxAgeSteady
+			foreign.RetryAfter = steadyInterval
 		}
 
 		if err != nil {

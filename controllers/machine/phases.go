@@ -36,12 +36,13 @@ import (
 )
 
 const (
-	// maxAgeBooting and maxAgeSteady limit the age of cached VM data: maxAgeBooting until the VM is up, and maxAgeSteady afterwards.
-	// maxAgeSteady is also the retry interval for problems only a user can solve.
-	maxAgeBooting = time.Second
+	// bootingInterval and steadyInterval are the intervals between checks of a VM, and limit the age of its cached
+	// data: bootingInterval until the VM is up, and steadyInterval afterwards. steadyInterval is also the retry
+	// interval for problems only a user can solve.
+	bootingInterval = time.Second
+	steadyInterval  = 30 * time.Second
 	// guestSettlePeriod is how long after the start of a VM missing guest addresses are polled often.
 	guestSettlePeriod = 5 * time.Minute
-	maxAgeSteady      = 30 * time.Second
 	// engineRetry is the retry interval after a failed request to the engine.
 	engineRetry = 10 * time.Second
 )
@@ -93,7 +94,7 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 		// The condition InfrastructureApplied reports the cause. Retry, because the controller does not watch the other
 		// Clusters.
 		scope.userDataBlocker = newWaitingForInfrastructureError("another Cluster has the OLVMCluster")
-		return maxAgeSteady, nil
+		return steadyInterval, nil
 	case !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false) && !scope.isSupportMachine():
 		scope.userDataBlocker = newWaitingForInfrastructureError(
 			"Waiting for Cluster status.initialization.infrastructureProvisioned",
@@ -150,7 +151,8 @@ func (r *Reconciler) readBootstrapData(
 	}
 
 	if scope.isSupportMachine() && !metav1.IsControlledBy(&secret, scope.olvmMachine) {
-		scope.userDataBlocker = newWaitingForDataError(fmt.Sprintf("Secret %s is of an earlier machine of this name", key.Name))
+		scope.userDataBlocker = newWaitingForDataError(
+			fmt.Sprintf("Secret %s is of an earlier machine of this name", key.Name))
 		return scope.userDataBlocker.RetryAfter, nil
 	}
 
@@ -284,7 +286,7 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	var field *blocker.Error
 	if errors.As(err, &field) {
 		scope.network.err = field
-		return maxAgeSteady, nil // a retry succeeds once someone releases an address or corrects the object
+		return steadyInterval, nil // a retry succeeds once someone releases an address or corrects the object
 	}
 
 	scope.network.err = err
@@ -363,7 +365,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (
 			Message: available.Message,
 		}
 
-		return maxAgeSteady, nil
+		return steadyInterval, nil
 	}
 
 	facts := &scope.engine
@@ -390,7 +392,7 @@ func (r *Reconciler) reconcileState(ctx context.Context, scope *machineScope) (t
 	}
 
 	if scope.observed.StateErr != nil {
-		return maxAgeSteady, err
+		return steadyInterval, err
 	}
 
 	id := cmp.Or(scope.observed.State.VMID(), getKnownVMID(scope.olvmMachine))
@@ -423,12 +425,12 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 		return 0, nil
 	}
 
-	maxAge := maxAgeSteady
+	maxAge := steadyInterval
 	if !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) {
-		maxAge = maxAgeBooting / 2
+		maxAge = bootingInterval / 2
 	}
 
-	vm, err := r.fetchVM(ctx, scope.engine.session, id, maxAge)
+	vm, err := r.getVM(ctx, scope.engine.session, id, maxAge)
 	if err != nil {
 		scope.vm.err = err
 		return engineRetry, nil
@@ -444,7 +446,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 		scope.vm.current = nil
 		r.watcher.Unwatch(scope.workspace.Key())
 
-		return maxAgeSteady, nil
+		return steadyInterval, nil
 	}
 
 	var after time.Duration
@@ -456,7 +458,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 		scope.fetchDetails(ctx, vm)
 	}
 
-	booting := vm != nil && maxAge != maxAgeSteady && vm.Status != engine.VMUp
+	booting := vm != nil && maxAge != steadyInterval && vm.Status != engine.VMUp
 	r.watcher.Watch(scope.workspace.Key(), enginepool.WatchedVM{
 		Session: scope.engine.session,
 		ID:      id,
@@ -485,8 +487,8 @@ func (scope *machineScope) fetchDetails(ctx context.Context, vm *engine.VM) {
 	}
 }
 
-// fetchVM returns the VM, from data at most maxAge old, or nil if the VM does not exist.
-func (r *Reconciler) fetchVM(
+// getVM returns the VM, from data at most maxAge old, or nil if the VM does not exist.
+func (r *Reconciler) getVM(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) (*engine.VM, error) {
 	if vm, err := r.Engines.GetVM(ctx, session, id, maxAge); vm != nil || err != nil {
@@ -515,7 +517,8 @@ func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (t
 	if booting { // ask for this VM alone, because the list includes the user data of all VMs that still boot
 		scope.guest.interfaces, err = scope.engine.session.ListGuestInterfaces(ctx, scope.vm.current.ID)
 	} else {
-		scope.guest.interfaces, err = r.Engines.GetGuestInterfaces(ctx, scope.engine.session, scope.vm.current.ID, maxAgeSteady)
+		scope.guest.interfaces, err = r.Engines.GetGuestInterfaces(
+			ctx, scope.engine.session, scope.vm.current.ID, steadyInterval)
 	}
 
 	if err != nil {
@@ -526,10 +529,10 @@ func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (t
 	scope.guest.asked = true
 	silent := func(n addressing.NIC) bool { return n.IsDynamic() && len(scope.reportedAddresses(n.VNICName)) == 0 }
 	if booting && slices.ContainsFunc(scope.network.nics, silent) {
-		return maxAgeBooting, nil
+		return bootingInterval, nil
 	}
 
-	return pass.Jitter(maxAgeSteady), nil // a new DHCP lease may have another address
+	return pass.Jitter(steadyInterval), nil // a new DHCP lease may have another address
 }
 
 // reconcileConfiguration resolves names and renders the configuration.
@@ -584,7 +587,7 @@ func (r *Reconciler) buildInput(ctx context.Context, scope *machineScope) (*desi
 	ids, err := desired.ParseRouterIDs(scope.olvmCluster)
 	if err != nil {
 		scope.desired.err = err
-		return nil, maxAgeSteady, nil
+		return nil, steadyInterval, nil
 	}
 
 	return &desired.Input{

@@ -125,7 +125,7 @@ func TestReconcileBootstrapData(t *testing.T) {
 			},
 			reason:  infrav1.WaitingForClusterInfrastructureReason,
 			message: "another Cluster has the OLVMCluster",
-			after:   maxAgeSteady,
+			after:   steadyInterval,
 		},
 		"the Machine names no Secret": {
 			change: func(o *objects) { o.machine.Spec.Bootstrap.DataSecretName = nil },
@@ -319,17 +319,17 @@ func TestReconcileAddresses(t *testing.T) {
 		"others have all of them": {func(o *objects) {
 			used(o)
 			o.olvmMachine.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10"}
-		}, "", infrav1.AddressRangeExhaustedReason, maxAgeSteady},
+		}, "", infrav1.AddressRangeExhaustedReason, steadyInterval},
 		"its ranges contradict its subnet": {func(o *objects) {
 			o.olvmMachine.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.1.9"}
-		}, "", infrav1.AddressRangeInvalidReason, maxAgeSteady},
+		}, "", infrav1.AddressRangeInvalidReason, steadyInterval},
 		"its cluster is not there yet": {
 			func(o *objects) { o.olvmCluster = nil }, "", infrav1.WaitingForClusterInfrastructureReason, engineRetry,
 		},
 		"the record of its VM is lost, and the engine cannot be asked": {func(o *objects) {
 			o.hasVM()
 			delete(o.olvmMachine.Annotations, infrav1.AddressesAnnotation)
-		}, "", infrav1.WaitingForEngineReason, maxAgeSteady},
+		}, "", infrav1.WaitingForEngineReason, steadyInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, tt.change)
@@ -448,7 +448,7 @@ func TestReconcileEngine(t *testing.T) {
 		"one that answers":                    {unavailable("True"), true, "", "", 0},
 		"one that may answer":                 {unavailable("Unknown"), true, "", "", 0},
 		"one that only its OLVMCluster polls": {
-			unavailable("False"), false, infrav1.WaitingForEngineReason, "OLVMCluster demo: it is away", maxAgeSteady,
+			unavailable("False"), false, infrav1.WaitingForEngineReason, "OLVMCluster demo: it is away", steadyInterval,
 		},
 		"one whose credentials are gone": {
 			func(o *objects) { o.credentials.Name = "other" }, false, infrav1.CredentialsNotFoundReason,
@@ -492,7 +492,7 @@ func TestReconcileState(t *testing.T) {
 		"a VM that is recorded stays": {(*objects).hasVM, stateOf(1, "ovirt_vm="+otherVMID), providerID, 0},
 		"a state that cannot be used": {func(o *objects) {
 			o.olvmMachine.Status.Terraform = &infrav1.TerraformStatus{StateLineage: "l", StateSerial: 7}
-		}, stateOf(1, "ovirt_vm="+vmID), "", maxAgeSteady},
+		}, stateOf(1, "ovirt_vm="+vmID), "", steadyInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, tt.change)

@@ -46,8 +46,8 @@ type machineScope struct {
 	claim claimFacts
 	// network is set by reconcileAddresses.
 	network networkFacts
-	// vm is set by reconcileVM, or by reconcileOwnership during deletion. Each phase with requests about the VM may set
-	// its err.
+	// vm is set by reconcileVM, or by checkOwnershipForDelete during deletion. Each phase with requests about the VM
+	// may set its err.
 	vm vmFacts
 	// guest is set by reconcileGuest.
 	guest guestFacts
@@ -61,7 +61,7 @@ type machineScope struct {
 	// olvmClusters names several candidates for the OLVMCluster of a machine without a Cluster.
 	olvmClusters []string
 	// blocked explains why a deletion must wait. It is nil if the deletion may proceed. reconcileDelete and
-	// reconcileOwnership set it.
+	// checkOwnershipForDelete set it.
 	blocked *blocker.Error
 }
 

@@ -190,7 +190,8 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 
 	if scope.vm.current != nil {
 		vm := &ensureOLVM(m).VirtualMachine
-		vm.VMID, vm.VMName, vm.Status = scope.vm.current.ID.String(), scope.vm.current.Name, string(scope.vm.current.Status)
+		current := scope.vm.current
+		vm.VMID, vm.VMName, vm.Status = current.ID.String(), current.Name, string(current.Status)
 		vm.HostName = scope.vm.host
 	}
 

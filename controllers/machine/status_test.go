@@ -182,7 +182,8 @@ func TestSetRunningCondition(t *testing.T) {
 			"False/" + infrav1.VirtualMachineNotRunningReason, "resume it", false,
 		},
 		"settings wait for a restart": {
-			newMachine(vmID), vmFacts{current: &engine.VM{Status: engine.VMUp}, pendingSettings: []string{"memory", "CPU"}},
+			newMachine(vmID),
+			vmFacts{current: &engine.VM{Status: engine.VMUp}, pendingSettings: []string{"memory", "CPU"}},
 			"True/" + infrav1.VirtualMachineRunningReason, "waits for a restart: memory, CPU", false,
 		},
 		"nothing waits": {

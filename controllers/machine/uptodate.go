@@ -114,7 +114,9 @@ func judgeExcludedCluster(s *machineScope) (verdict, bool) {
 }
 
 func judgePendingRestart(s *machineScope) (verdict, bool) {
-	return notUpToDate(infrav1.WaitingForRestartReason, "waits for a restart: "+strings.Join(s.vm.pendingSettings, ", ")),
+	message := "waits for a restart: " + strings.Join(s.vm.pendingSettings, ", ")
+
+	return notUpToDate(infrav1.WaitingForRestartReason, message),
 		s.isSettled() && len(s.vm.pendingSettings) > 0
 }
 

@@ -26,7 +26,7 @@ func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope)
 	}
 
 	if scope.vm.current.ChangesWait { // any change of the VM would drop the changes that wait for its next start
-		return maxAgeSteady, nil
+		return steadyInterval, nil
 	}
 
 	err := scope.engine.session.ForgetUserData(ctx, scope.vm.current.ID)

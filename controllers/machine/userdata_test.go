@@ -117,7 +117,7 @@ func TestWhenUserDataIsTakenAway(t *testing.T) {
 		}, false, 0},
 		"settings wait for a restart, and would be lost": {func(_ *testing.T, _ *bench, s *machineScope) {
 			s.vm.current.ChangesWait = true
-		}, false, maxAgeSteady},
+		}, false, steadyInterval},
 		"a run may need it": {func(t *testing.T, b *bench, s *machineScope) {
 			t.Helper()
 			end := make(chan struct{})

@@ -232,7 +232,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // computeNextCheck returns the delay before the next check of facts without events, or 0 if none is necessary.
 func (r *Reconciler) computeNextCheck(scope *nodeScope) time.Duration {
-	if scope.hasTaint || r.FenceNodes && slices.ContainsFunc(scope.machines, hasVMFailed) {
+	if scope.hasTaint || r.FenceNodes && slices.ContainsFunc(scope.machines, pass.HasVMFailed) {
 		return pass.Jitter(fencePoll)
 	}
 

@@ -122,10 +122,10 @@ func isPendingServing(csr *certificatesv1.CertificateSigningRequest) bool {
 		})
 }
 
-// checkServingRequest returns the machine of a request. problem explains why the request must not be approved, or is "".
-// checkServingRequest trusts only the kubelet's authenticated identity. If a node could choose its names, it could impersonate
-// another node, or the API server. A guest can report any address, so an address known only from the guest must belong
-// to nobody else.
+// checkServingRequest returns the machine of a request. problem explains why the request must not be approved, or is
+// "". checkServingRequest trusts only the kubelet's authenticated identity. If a node could choose its names, it could
+// impersonate another node, or the API server. A guest can report any address, so an address known only from the guest
+// must belong to nobody else.
 func checkServingRequest(
 	csr *certificatesv1.CertificateSigningRequest, machines []*infrav1.OLVMMachine, taken reserved,
 ) (_ *infrav1.OLVMMachine, problem string) {

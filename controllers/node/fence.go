@@ -16,6 +16,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 )
 
 // fencePoll is the interval of checks for a cluster with a failed VM. No event announces that its volumes are detached,
@@ -41,11 +42,6 @@ func hasOutOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, isOutOfService)
 }
 
-// hasVMFailed reports whether the engine proves that the VM of a machine cannot run.
-func hasVMFailed(m *infrav1.OLVMMachine) bool {
-	return conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineFailedReason
-}
-
 // situation has the facts that decide whether a Node is fenced.
 type situation struct {
 	// enabled reports that the manager may fence the Node: --fence-nodes is set, and nothing is paused.
@@ -64,8 +60,8 @@ type situation struct {
 	attached bool
 }
 
-// shouldHaveTaint reports whether the Node should have the taint. A Node that is alive never has it. If a remediation is
-// starting the VM, the Node gets no new taint, and loses the taint once its volumes are detached.
+// shouldHaveTaint reports whether the Node should have the taint. A Node that is alive never has it. If a remediation
+// is starting the VM, the Node gets no new taint, and loses the taint once its volumes are detached.
 func (s situation) shouldHaveTaint() bool {
 	switch {
 	case s.alive:
@@ -100,8 +96,8 @@ func setTaint(node *corev1.Node, wanted bool, vmID string) string {
 	return ""
 }
 
-// isDisappearing reports whether a machine is being deleted, or its VM no longer exists. Then the machine's condition no
-// longer reports a failure.
+// isDisappearing reports whether a machine is being deleted, or its VM no longer exists. Then the machine's condition
+// no longer reports a failure.
 func isDisappearing(m *infrav1.OLVMMachine) bool {
 	return !m.DeletionTimestamp.IsZero() ||
 		conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineNotFoundReason
@@ -119,7 +115,7 @@ func (r *Reconciler) reconcileTaint(
 
 	now := situation{
 		enabled:      r.FenceNodes && slices.Contains(scope.machines, machine),
-		disappearing: isDisappearing(machine), failed: hasVMFailed(machine), fenced: fenced,
+		disappearing: isDisappearing(machine), failed: pass.HasVMFailed(machine), fenced: fenced,
 	}
 
 	if !now.fenced && (!now.enabled || !now.failed) {
@@ -234,8 +230,8 @@ func (r *Reconciler) connectWorkload(ctx context.Context, scope *nodeScope) erro
 	return nil
 }
 
-// checkAttachedVolumes reports whether volumes are attached to a Node. It lists all attachments from the API server, once per
-// pass. Nothing else needs them, so a cache would waste memory.
+// checkAttachedVolumes reports whether volumes are attached to a Node. It lists all attachments from the API server,
+// once per pass. Nothing else needs them, so a cache would waste memory.
 func (r *Reconciler) checkAttachedVolumes(ctx context.Context, scope *nodeScope, node string) (bool, error) {
 	if scope.attached == nil {
 		if err := r.connectWorkload(ctx, scope); err != nil {

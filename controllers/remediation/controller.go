@@ -161,7 +161,8 @@ func (r *Reconciler) openPass(
 // announceStep records the event of a pass, unless the pass has failed.
 func (r *Reconciler) announceStep(s *scope) {
 	if s.stepEvent != nil && !s.failed {
-		r.Recorder.Eventf(s.remediation, s.machine, s.stepEvent.kind, s.stepEvent.reason, "Remediate", "%s", s.stepEvent.text)
+		e := s.stepEvent
+		r.Recorder.Eventf(s.remediation, s.machine, e.kind, e.reason, "Remediate", "%s", e.text)
 	}
 }
 
@@ -265,7 +266,8 @@ func (r *Reconciler) takeStep(ctx context.Context, s *scope) (time.Duration, err
 
 		status.Step, status.StepTime, status.PowerOffTime = infrav1alpha1.PoweringOffStep, currentTime(), metav1.Time{}
 		status.Attempts++
-		s.stepEvent = &stepEvent{corev1.EventTypeNormal, "Rebooting", fmt.Sprintf("Powering VM %s off and on: reboot %d of %d",
+		s.stepEvent = &stepEvent{corev1.EventTypeNormal, "Rebooting", fmt.Sprintf(
+			"Powering VM %s off and on: reboot %d of %d",
 			s.vm.Name, status.Attempts, s.remediation.Spec.Strategy.Retries())}
 
 		return time.Millisecond, nil
@@ -303,7 +305,8 @@ func (r *Reconciler) takeStep(ctx context.Context, s *scope) (time.Duration, err
 	return poll, nil
 }
 
-// computeRequeueDelay returns the delay before the next check after a request. After a refusal by the engine, the delay is longer.
+// computeRequeueDelay returns the delay before the next check after a request. After a refusal by the engine, the delay
+// is longer.
 func (s *scope) computeRequeueDelay() time.Duration {
 	if s.blocked != nil {
 		return steady
@@ -375,7 +378,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Durati
 // canRelease reports whether the VM runs again. The object stays while the OLVMMachine still reports a failed VM.
 // Without the object, the Node controller would fence a VM that runs.
 func canRelease(s *scope, mayGoDown bool) bool {
-	return decideStart(s.vm.Status) == recordStart && !mayGoDown && !hasVMFailed(s.olvmMachine)
+	return decideStart(s.vm.Status) == recordStart && !mayGoDown && !pass.HasVMFailed(s.olvmMachine)
 }
 
 // releaseObject removes the finalizer. No further check is necessary.

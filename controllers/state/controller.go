@@ -146,8 +146,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// fetchRemainingGrace returns the remaining time of restoreGrace. It is zero if this process has seen the deletion of the
-// owner, or if the namespace is being deleted.
+// fetchRemainingGrace returns the remaining time of restoreGrace. It is zero if this process has seen the deletion of
+// the owner, or if the namespace is being deleted.
 func (r *Reconciler) fetchRemainingGrace(ctx context.Context, secret client.Object) (time.Duration, error) {
 	uid, _ := r.ended.Load(client.ObjectKeyFromObject(secret))
 	if uid == metav1.GetControllerOf(secret).UID {
@@ -169,8 +169,8 @@ func (r *Reconciler) fetchRemainingGrace(ctx context.Context, secret client.Obje
 	return restoreGrace - time.Since(secret.GetDeletionTimestamp().Time), nil
 }
 
-// checkOwnerGone reports whether no object has the kind and the name of a state's owner. A recreated object may continue
-// with the state.
+// checkOwnerGone reports whether no object has the kind and the name of a state's owner. A recreated object may
+// continue with the state.
 func (r *Reconciler) checkOwnerGone(ctx context.Context, secret client.Object) (bool, error) {
 	ref := metav1.GetControllerOf(secret)
 	if ref == nil {

@@ -1,4 +1,4 @@
-// Package supportservices reconciles OLVMSupportServices. It creates, configurationTimeout and replaces the VMs of a cluster's
+// Package supportservices reconciles OLVMSupportServices. It creates, configures and replaces the VMs of a cluster's
 // support services, and keeps the object until they are gone.
 package supportservices
 
@@ -150,7 +150,8 @@ var machineFactsChanged = predicate.Funcs{
 	},
 }
 
-// deletionChanged selects Machines whose deletion begins or ends. Load balancers must then open no new connections to them.
+// deletionChanged selects Machines whose deletion begins or ends. Load balancers must then open no new connections to
+// them.
 var deletionChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -183,9 +184,9 @@ func (r *Reconciler) templateToServices(ctx context.Context, template client.Obj
 
 	names := func(s support.Service) bool { return s.VM.MachineTemplateName == template.GetName() }
 
-	return toRequests(list.Items, func(of *infrav1alpha1.OLVMSupportServices) bool {
-		return slices.ContainsFunc(support.CollectServices(of), names)
-	})
+	return pass.ToRequests(slices.DeleteFunc(list.Items, func(of infrav1alpha1.OLVMSupportServices) bool {
+		return !slices.ContainsFunc(support.CollectServices(&of), names)
+	}))
 }
 
 // secretIndex is the name of the index of OLVMSupportServices by their Secrets.
@@ -219,21 +220,7 @@ func (r *Reconciler) secretToServices(ctx context.Context, secret client.Object)
 		return nil
 	}
 
-	return toRequests(list.Items, func(*infrav1alpha1.OLVMSupportServices) bool { return true })
-}
-
-func toRequests(
-	list []infrav1alpha1.OLVMSupportServices, wanted func(*infrav1alpha1.OLVMSupportServices) bool,
-) []ctrl.Request {
-	var out []ctrl.Request
-
-	for i := range list {
-		if wanted(&list[i]) {
-			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list[i])})
-		}
-	}
-
-	return out
+	return pass.ToRequests(list.Items)
 }
 
 // scope holds the facts of one pass.
@@ -248,11 +235,12 @@ type scope struct {
 	err error
 	// services are the requested services in order.
 	services []*serviceFacts
-	// left are the names of OLVMMachines of services no longer requested. requeueSoon reports that the cache lacks a new
-	// object.
+	// left are the names of OLVMMachines of services no longer requested. requeueSoon reports that the cache lacks a
+	// new object.
 	left        []string
 	requeueSoon bool
-	// remainingMachines are the names of machines that may need the services until they are deleted. reconcileDelete sets them.
+	// remainingMachines are the names of machines that may need the services until they are deleted. reconcileDelete
+	// sets them.
 	remainingMachines []string
 }
 
@@ -413,7 +401,8 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 	}
 
 	if len(s.remainingMachines) > 0 {
-		ctrl.LoggerFrom(ctx).Info("Waiting for nodes to be deleted", "machines", strings.Join(s.remainingMachines, ", "))
+		ctrl.LoggerFrom(ctx).Info("Waiting for nodes to be deleted",
+			"machines", strings.Join(s.remainingMachines, ", "))
 		return ctrl.Result{RequeueAfter: retry}, nil
 	}
 

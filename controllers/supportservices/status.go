@@ -55,7 +55,8 @@ func setDeleting(s *scope) {
 		condition.Message = "The object is being moved to another management cluster; its VMs stay"
 	case len(s.remainingMachines) > 0:
 		condition.Reason = infrav1.WaitingForMachinesDeletionReason
-		condition.Message = "The cluster is being deleted, and its nodes go first: " + strings.Join(s.remainingMachines, ", ")
+		condition.Message = "The cluster is being deleted, and its nodes go first: " +
+			strings.Join(s.remainingMachines, ", ")
 	case len(s.left) > 0:
 		condition.Reason = infrav1.WaitingForMachinesDeletionReason
 		condition.Message = "Waiting for the VMs of support services to be deleted: " + strings.Join(s.left, ", ")
@@ -158,7 +159,7 @@ func (s *serviceFacts) buildStatus(before []infrav1alpha1.SupportServiceStatus) 
 	return out
 }
 
-// explainNotServing explains why a service is not ready. The reason is "" if it is ready.
+// explainNotReady explains why a service is not ready. The reason is "" if it is ready.
 func (s *serviceFacts) explainNotReady() (reason, message string) {
 	if s.err != nil {
 		return infrav1.InfraServiceFailureReason, s.err.Error()
@@ -186,7 +187,8 @@ func (s *serviceFacts) explainNotReady() (reason, message string) {
 	return reason, message
 }
 
-// explainNotServing explains why a VM does not serve, and reports whether this is a failure. why is "" if the VM serves.
+// explainNotServing explains why a VM does not serve, and reports whether this is a failure. why is "" if the VM
+// serves.
 func (v vmOfService) explainNotServing() (why string, failed bool) {
 	if v.machine == nil {
 		return "is to be made", false

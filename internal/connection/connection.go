@@ -230,8 +230,8 @@ func describeNotShared(kind string, key types.NamespacedName, namespace string) 
 	)
 }
 
-// checkTrustForForeignSecret checks how the cluster verifies an engine before it sends the Secret of another namespace. The CA must be
-// a ConfigMap of the same namespace, a key of the Secret, or the trust store of the image.
+// checkTrustForForeignSecret checks how the cluster verifies an engine before it sends the Secret of another namespace.
+// The CA must be a ConfigMap of the same namespace, a key of the Secret, or the trust store of the image.
 func checkTrustForForeignSecret(server infrav1.OvirtAPIServer, owner string) error {
 	const path = "spec.olvmOvirtAPIServer"
 

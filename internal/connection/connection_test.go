@@ -515,7 +515,8 @@ func TestTheConnectionOfAnotherUserHasTheSameCA(t *testing.T) {
 			check.Error(t, err, `Secret "jump" does not say that it may be sent to`)
 
 			got, err := connection.ReadConfigForUser(
-				t.Context(), reader, connection.ClusterEngine(w.cluster), "jump", connection.Policy{AllowAnyEngine: true},
+				t.Context(), reader, connection.ClusterEngine(w.cluster), "jump",
+				connection.Policy{AllowAnyEngine: true},
 			)
 			check.Error(t, err, "")
 			check.Equal(t, "connection", got,

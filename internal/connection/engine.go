@@ -63,8 +63,8 @@ func (e Engine) ID() EngineID {
 // an OLVMClusterIdentity, because an administrator manages it.
 func (e Engine) NamedSecrets() []types.NamespacedName { return keysOf(CredentialsKey(e, nil)) }
 
-// NamedCAConfigMaps returns the name of the ConfigMap with the CA, if the object names one. It omits the ConfigMap of an
-// OLVMClusterIdentity.
+// NamedCAConfigMaps returns the name of the ConfigMap with the CA, if the object names one. It omits the ConfigMap of
+// an OLVMClusterIdentity.
 func (e Engine) NamedCAConfigMaps() []types.NamespacedName { return keysOf(CAKey(e, nil)) }
 
 func keysOf(key types.NamespacedName, named bool) []types.NamespacedName {

@@ -130,8 +130,9 @@ func checkIdentityNamespace(identity *infrav1alpha1.OLVMClusterIdentity, namespa
 	return nil
 }
 
-// CheckIdentityObjects reads the objects of an identity, and returns a *blocker.Error if nobody can use the identity with any
-// engine. The error's field belongs to the identity. CheckIdentityObjects reads no objects outside the policy's namespace.
+// CheckIdentityObjects reads the objects of an identity, and returns a *blocker.Error if nobody can use the identity
+// with any engine. The error's field belongs to the identity. CheckIdentityObjects reads no objects outside the
+// policy's namespace.
 func CheckIdentityObjects(
 	ctx context.Context, reader client.Reader, identity *infrav1alpha1.OLVMClusterIdentity, policy Policy,
 ) error {

@@ -110,7 +110,8 @@ func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "the other user", config.Username, "jump@internal")
 
-	_, err = connection.ReadConfigForUser(t.Context(), reader, connection.ClusterEngine(cluster), "missing", connection.Policy{})
+	_, err = connection.ReadConfigForUser(
+		t.Context(), reader, connection.ClusterEngine(cluster), "missing", connection.Policy{})
 	check.Error(t, err, `Secret "missing" does not exist`)
 
 	check.Error(t, reader.Delete(t.Context(), secret("vault", "engine", "")), "")

@@ -43,7 +43,7 @@ func (c *cachedAnswer[T]) getWithin(maxAge time.Duration, ask func() (T, error))
 	return c.answer, nil
 }
 
-// ensureAnswer returns the cached list with this key, and creates it if necessary.
+// ensureAnswer returns the cached answer with this key, and creates it if necessary.
 func ensureAnswer[K comparable, T any](r *Registry, answers *map[K]*cachedAnswer[T], key K) *cachedAnswer[T] {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,12 +20,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Pool provides each OLVMCluster with its engine session, and each machine with its VM from one list per engine.
+// Registry provides each OLVMCluster with its engine session, and each machine with its VM from one list per engine.
 type Registry struct {
 	// Reader reads Secrets and ConfigMaps without the cache, because the controller does not watch their contents.
 	Reader client.Reader
-	// Metadata is a cache of the metadata of Secrets and ConfigMaps. The pool reads their contents again only after a
-	// change.
+	// Metadata is a cache of the metadata of Secrets and ConfigMaps. The registry reads their contents again only after
+	// a change.
 	Metadata client.Reader
 	// NoIdentities refuses OLVMClusterIdentities, because a manager limited to one namespace may not read them.
 	NoIdentities bool

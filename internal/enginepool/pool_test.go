@@ -80,7 +80,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestForOfNewObject creates an object with the name of a deleted one. The pool must read the connection of the new
+// TestForOfNewObject creates an object with the name of a deleted one. The registry must read the connection of the new
 // one.
 func TestForOfNewObject(t *testing.T) {
 	pool, before, _ := newPool()

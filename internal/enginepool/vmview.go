@@ -22,8 +22,8 @@ const (
 	mostEvents = 500
 	// mostByID limits the VMs read by ID because of events. If there are more, the view lists all VMs.
 	mostByID = 1000
-	// minForeignRatio is a ratio of all VMs to the watched ones. At this ratio or above, the view reads only the watched
-	// VMs by ID, instead of listing all VMs again.
+	// minForeignRatio is a ratio of all VMs to the watched ones. At this ratio or above, the view reads only the
+	// watched VMs by ID, instead of listing all VMs again.
 	minForeignRatio = 3
 	// vmRemoved is the code of the event about a VM's removal. Such an event may lack the VM's ID.
 	vmRemoved = 113
@@ -68,7 +68,7 @@ type viewedVM struct {
 	at time.Time
 	// change is the view's count of reads after this one.
 	change int
-	// requested reports whether anyone has asked for the VM since the last list. The view drops other VMs.
+	// requested reports whether anyone has requested the VM since the last list. The view drops other VMs.
 	requested bool
 }
 

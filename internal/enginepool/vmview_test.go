@@ -94,7 +94,7 @@ func (s *watchedSite) note(r *http.Request) bool {
 	return true
 }
 
-// requested returns the requests since its last call.
+// asked returns the requests since its last call.
 func (s *watchedSite) asked() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -78,7 +78,7 @@ func (c Controller[O]) Reconcile(
 	}
 
 	if frame.EnsurePaused == nil || frame.Work == nil || frame.SetStatus == nil {
-		return ctrl.Result{}, fmt.Errorf("the frame of %T lacks IsPaused, Work or SetStatus", object)
+		return ctrl.Result{}, fmt.Errorf("the frame of %T lacks EnsurePaused, Work or SetStatus", object)
 	}
 
 	if c.isOfAnotherManager(frame) {

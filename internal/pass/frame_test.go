@@ -143,7 +143,7 @@ func TestAGuardEndsThePassBeforeAnythingIsWritten(t *testing.T) {
 			calls: []string{"open", "admit", "pause"}, err: "refused",
 		},
 		"it has no guard against a pause": {
-			change: func(f *Frame) { f.EnsurePaused = nil }, calls: []string{"open"}, err: "lacks IsPaused",
+			change: func(f *Frame) { f.EnsurePaused = nil }, calls: []string{"open"}, err: "lacks EnsurePaused",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

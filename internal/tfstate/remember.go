@@ -89,8 +89,9 @@ func (s *Store) getCached(ctx context.Context, owner client.Object) (*metav1.Par
 	return out, s.Metadata.Get(ctx, s.secretKey(owner), out)
 }
 
-// CheckNoState reports whether the owner seems to have no state: the cache has no Secret, and this store has neither read
-// nor written one. This is no proof, but it suffices for LoadAndRepair, because a run reads without the cache.
+// CheckNoState checks whether the owner seems to have no state: the cache has no Secret, and this store has neither
+// read nor written one. This is no proof, but it suffices for LoadAndRepair, because a run reads without the cache. If
+// so, the store remembers it.
 func (s *Store) CheckNoState(ctx context.Context, owner client.Object) bool {
 	s.mu.Lock()
 	_, known := s.held[s.secretKey(owner)]

@@ -320,7 +320,7 @@ func TestACacheThatHadASecretIsBelievedAfterTheNextSave(t *testing.T) {
 	r.wantHold("after a look at this one", 3, 1)
 }
 
-func TestAnOwnerIsUnheardOfUntilSomethingIsKnown(t *testing.T) {
+func TestAnOwnerHasNoStateUntilSomethingIsKnown(t *testing.T) {
 	tests := map[string]struct {
 		happens func(*remembering)
 		want    bool
@@ -348,7 +348,7 @@ func TestAnOwnerIsUnheardOfUntilSomethingIsKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRemembering(t)
 			test.happens(r)
-			check.Equal(t, "unheard of", r.CheckNoState(t.Context(), r.owner), test.want)
+			check.Equal(t, "has no state", r.CheckNoState(t.Context(), r.owner), test.want)
 
 			_, reads := r.hold()
 			check.Equal(t, "reads of a look that follows", reads, test.reads)

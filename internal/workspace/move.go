@@ -82,9 +82,9 @@ func setPaused(object conditions.Setter, causes ...string) {
 	conditions.Set(object, condition)
 }
 
-// EnsurePausedCondition reports whether the object or its Cluster is paused, and sets the Paused condition. For a paused object,
-// it also writes the condition and lets clusterctl move the object, and the pass ends. cluster is nil if the object has
-// no Cluster.
+// EnsurePausedCondition reports whether the object or its Cluster is paused, and sets the Paused condition. For a
+// paused object, it also writes the condition and lets clusterctl move the object, and the pass ends. cluster is nil if
+// the object has no Cluster.
 func (w *Workspace) EnsurePausedCondition(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
 	causes := collectPauseCauses(w.object, w.kind.Name, cluster)
 	if len(causes) == 0 {
