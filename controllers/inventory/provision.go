@@ -151,12 +151,12 @@ func (s *scope) planProvision(
 		foreign := 0
 
 		for _, vm := range plan.Make {
-			there, err := s.engine.session.FindVM(ctx, s.engine.contents.DataCenter, vm.Name)
+			existing, err := s.engine.session.FindVM(ctx, s.engine.contents.DataCenter, vm.Name)
 			if err != nil {
 				return plan, err
 			}
 
-			if there != nil {
+			if existing != nil {
 				taken[vm.Name] = true
 				foreign++
 			}

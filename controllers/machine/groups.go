@@ -56,8 +56,7 @@ func (r *Reconciler) resolveAffinityGroups(
 		scope.olvmCluster.Status.AffinityGroups)
 }
 
-// checkGroups checks that the machine's groups exist and have room for it. wanted are the desired groups. there are the
-// existing ones.
+// checkGroups checks that the machine's groups exist and have room for it. wanted are the desired groups.
 func checkGroups(
 	self placement.Member, role infrav1.MachineRole, wanted []placement.Group, existing []infrav1.AffinityGroupStatus,
 ) error {

@@ -37,7 +37,7 @@ type machineScope struct {
 	bootstrap *desired.Bootstrap
 	// offered reports that the VM fetches its user data through a pointer.
 	offered bool
-	// waiting explains why user data is not available, or cannot be used. reconcileBootstrapData and
+	// userDataBlocker explains why user data is not available, or cannot be used. reconcileBootstrapData and
 	// reconcileConfiguration set it.
 	userDataBlocker *blocker.Error
 	// engine is set by reconcileEngine.

@@ -392,9 +392,9 @@ func (s *machineScope) explainNoGuestAddress() string {
 	)
 }
 
-// adviseReplacement returns the advice to replace a machine. For a control plane machine, it adds a warning: the
+// describeReplacement returns the advice to replace a machine. For a control plane machine, it adds a warning: the
 // deletion of the only etcd member destroys the cluster.
-func adviseReplacement(machine *clusterv1.Machine, advice string) string {
+func describeReplacement(machine *clusterv1.Machine, advice string) string {
 	if machine == nil || !util.IsControlPlaneMachine(machine) {
 		return advice
 	}
@@ -415,7 +415,7 @@ func setRunningCondition(scope *machineScope) {
 		condition.Reason = infrav1.VirtualMachineNotFoundReason
 		condition.Message = fmt.Sprintf(
 			"VM %s does not exist in the engine any more; it is not made again: %s", scope.vmID(),
-			adviseReplacement(scope.machine, "delete the Machine, or let a MachineHealthCheck replace it"),
+			describeReplacement(scope.machine, "delete the Machine, or let a MachineHealthCheck replace it"),
 		)
 	case vm == nil && scope.olvmMachine.Spec.ProviderID == "":
 		condition.Reason = infrav1.WaitingForVirtualMachineReason
@@ -447,16 +447,16 @@ func setRunningCondition(scope *machineScope) {
 	case vm.Status.IsAsleep():
 		condition.Reason = infrav1.VirtualMachineNotRunningReason
 		condition.Message = fmt.Sprintf("VM is %s; resume it in the engine, or %s", vm.Status,
-			adviseReplacement(scope.machine, "delete the Machine"))
+			describeReplacement(scope.machine, "delete the Machine"))
 	case scope.vm.failed:
 		condition.Reason = infrav1.VirtualMachineFailedReason
 		condition.Message = "VM is down after a failure of the VM or its host; it starts safely once its Node " +
 			"has no taint " + corev1.TaintNodeOutOfService + "; or " +
-			adviseReplacement(scope.machine, "delete the Machine")
+			describeReplacement(scope.machine, "delete the Machine")
 	default:
 		condition.Reason = infrav1.VirtualMachineNotRunningReason
 		condition.Message = fmt.Sprintf("VM is %s; start it in the engine, or %s", vm.Status,
-			adviseReplacement(scope.machine, "delete the Machine"))
+			describeReplacement(scope.machine, "delete the Machine"))
 	}
 
 	conditions.Set(scope.olvmMachine, condition)
