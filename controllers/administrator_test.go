@@ -202,7 +202,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 			}
 
 			for _, text := range test.told {
-				s.expectTold(m, text)
+				s.expectConditionText(m, text)
 			}
 
 			s.Delete(m)
@@ -241,8 +241,8 @@ func (s *site) expectApplied(m *infrav1.OLVMMachine) {
 	})
 }
 
-// expectTold waits until a condition of a machine contains a text.
-func (s *site) expectTold(m *infrav1.OLVMMachine, text string) {
+// expectConditionText waits until a condition of a machine contains a text.
+func (s *site) expectConditionText(m *infrav1.OLVMMachine, text string) {
 	s.T.Helper()
 	s.Eventually("a condition says "+text, func() error {
 		if err := suite.client.Get(s.T.Context(), client.ObjectKeyFromObject(m), m); err != nil {

@@ -374,7 +374,7 @@ func TestASteadyInventoryWritesNothing(t *testing.T) {
 	r := &inventorycontroller.Reconciler{
 		Client:    suite.client,
 		APIReader: suite.client,
-		Engines:   &enginepool.Pool{Reader: suite.client, Sessions: suite.sessions},
+		Engines:   &enginepool.Registry{Reader: suite.client, Sessions: suite.sessions},
 		Recorder:  events.NewFakeRecorder(1000),
 	}
 	look := func() error {

@@ -138,7 +138,7 @@ func runSuite(m *testing.M) (int, error) {
 
 	suite.cached = mgr.GetCache()
 	suite.sessions = &engine.Sessions{}
-	engines := &enginepool.Pool{
+	engines := &enginepool.Registry{
 		Reader: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Sessions: suite.sessions,
 		Policy: connection.Policy{IdentityNamespace: managerNamespace},
 	}
@@ -273,7 +273,7 @@ func runSuite(m *testing.M) (int, error) {
 	if err := (&machine.Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Engines: engines, Runs: runs,
 		Recorder: mgr.GetEventRecorder("test"), Addresses: addresses, Delivery: userData,
-		FailureHolds: time.Second,
+		FailureDelay: time.Second,
 	}).SetupWithManager(ctx, mgr, suite.passes.options(4)); err != nil {
 		return 0, err
 	}

@@ -112,30 +112,32 @@ func AddAll(
 }
 
 // user is an object that uses an engine: an OLVMCluster, an OLVMSupportServices or an OLVMInventory.
-type user struct {
+type engineUser struct {
 	engine connection.Engine
 	// secrets are further Secrets named by the object.
 	secrets []client.ObjectKey
 }
 
-// toUser returns the engine and Secrets of an OLVMCluster, OLVMSupportServices or OLVMInventory. It returns false for
-// other objects.
-func toUser(object client.Object) (user, bool) {
+// toEngineUser returns the engine and Secrets of an OLVMCluster, OLVMSupportServices or OLVMInventory. It returns false
+// for other objects.
+func toEngineUser(object client.Object) (engineUser, bool) {
 	switch object := object.(type) {
 	case *infrav1.OLVMCluster:
-		return user{engine: connection.ClusterEngine(object)}, true
+		return engineUser{engine: connection.ClusterEngine(object)}, true
 	case *infrav1alpha1.OLVMSupportServices: // it uses the OLVMCluster's engine
 		none := connection.Engine{Key: client.ObjectKeyFromObject(object)}
-		return user{none, support.CollectSecrets(object)}, true
+		return engineUser{none, support.CollectSecrets(object)}, true
 	case *infrav1alpha1.OLVMInventory:
-		return user{engine: connection.InventoryEngine(object)}, true
+		return engineUser{engine: connection.InventoryEngine(object)}, true
 	default:
-		return user{}, false
+		return engineUser{}, false
 	}
 }
 
-// listNamed returns the objects that a user names and may use, directly or through its identity.
-func (r *Reconciler) listNamed(ctx context.Context, reader client.Reader, u user) ([]client.ObjectKey, error) {
+// resolveNamedObjects returns the objects that a user names and may use, directly or through its identity.
+func (r *Reconciler) resolveNamedObjects(
+	ctx context.Context, reader client.Reader, u engineUser,
+) ([]client.ObjectKey, error) {
 	name, namespace := connection.GetIdentityName(u.engine), u.engine.Key.Namespace
 	if name == "" || r.IdentityNamespace == "" {
 		return r.collectNamedDirectly(u), nil
@@ -162,12 +164,12 @@ func (r *Reconciler) listNamed(ctx context.Context, reader client.Reader, u user
 }
 
 // collectNamedDirectly returns the objects named by a user itself.
-func (r *Reconciler) collectNamedDirectly(u user) []client.ObjectKey {
+func (r *Reconciler) collectNamedDirectly(u engineUser) []client.ObjectKey {
 	switch r.Kind {
 	case Secrets:
-		return append(slices.Clone(u.secrets), u.engine.CredentialsKeys()...)
+		return append(slices.Clone(u.secrets), u.engine.NamedSecrets()...)
 	case ConfigMaps:
-		return u.engine.CAKeys()
+		return u.engine.NamedCAConfigMaps()
 	default:
 		return nil
 	}
@@ -214,14 +216,14 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 			pass.IgnoreStatus)
 	} else { // a changed reference wakes the old and the new object
 		build = build.
-			Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
-			Watches(&infrav1alpha1.OLVMSupportServices{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject)).
-			Watches(&infrav1alpha1.OLVMInventory{}, handler.EnqueueRequestsFromMapFunc(r.clusterToObject))
+			Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.userToObjects)).
+			Watches(&infrav1alpha1.OLVMSupportServices{}, handler.EnqueueRequestsFromMapFunc(r.userToObjects)).
+			Watches(&infrav1alpha1.OLVMInventory{}, handler.EnqueueRequestsFromMapFunc(r.userToObjects))
 	}
 
 	if r.IdentityNamespace != "" && (r.Kind == Secrets || r.Kind == ConfigMaps) {
 		build = build.Watches(
-			&infrav1alpha1.OLVMClusterIdentity{}, handler.EnqueueRequestsFromMapFunc(r.identityToObject))
+			&infrav1alpha1.OLVMClusterIdentity{}, handler.EnqueueRequestsFromMapFunc(r.identityToObjects))
 	}
 
 	if err := build.WithOptions(options).Complete(ctx, r); err != nil {
@@ -237,14 +239,14 @@ func hasAccessFinalizer(object client.Object) bool {
 	return controllerutil.ContainsFinalizer(object, infrav1.AccessFinalizer)
 }
 
-// clusterToObject maps an OLVMCluster, an OLVMSupportServices or an OLVMInventory to the named objects.
-func (r *Reconciler) clusterToObject(ctx context.Context, object client.Object) []ctrl.Request {
-	u, ok := toUser(object)
+// userToObjects maps an OLVMCluster, an OLVMSupportServices or an OLVMInventory to the named objects.
+func (r *Reconciler) userToObjects(ctx context.Context, object client.Object) []ctrl.Request {
+	u, ok := toEngineUser(object)
 	if !ok {
 		return nil
 	}
 
-	named, err := r.listNamed(ctx, r.Client, u)
+	named, err := r.resolveNamedObjects(ctx, r.Client, u)
 	if err != nil { // the next event of the object retries
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to find what an object names for its engine", "object", u.engine.Key)
 	}
@@ -257,8 +259,8 @@ func (r *Reconciler) clusterToObject(ctx context.Context, object client.Object) 
 	return out
 }
 
-// identityToObject maps an OLVMClusterIdentity to the object it names.
-func (r *Reconciler) identityToObject(_ context.Context, object client.Object) []ctrl.Request {
+// identityToObjects maps an OLVMClusterIdentity to the objects it names.
+func (r *Reconciler) identityToObjects(_ context.Context, object client.Object) []ctrl.Request {
 	identity, ok := object.(*infrav1alpha1.OLVMClusterIdentity)
 	if !ok {
 		return nil
@@ -300,8 +302,8 @@ func selectCluster(object client.Object) []client.ListOption {
 	}
 }
 
-// hasMachines reports whether an externally managed OLVMCluster has machines. Their deletion needs the OLVMCluster.
-func hasMachines(ctx context.Context, reader client.Reader, cluster client.Object) (bool, error) {
+// checkMachines reports whether an externally managed OLVMCluster has machines. Their deletion needs the OLVMCluster.
+func checkMachines(ctx context.Context, reader client.Reader, cluster client.Object) (bool, error) {
 	if !annotations.IsExternallyManaged(cluster) || cluster.GetLabels()[clusterv1.ClusterNameLabel] == "" {
 		return false, nil
 	}
@@ -335,13 +337,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 
 	held := controllerutil.ContainsFinalizer(object, infrav1.AccessFinalizer)
-	needed, err := r.isNeeded(ctx, r.Client, object)
+	needed, err := r.checkNeeded(ctx, r.Client, object)
 	if err != nil || needed == held {
 		return ctrl.Result{}, err
 	}
 
 	if held { // this manager's cache may lack some OLVMClusters
-		if needed, err = r.isNeeded(ctx, r.APIReader, object); err != nil || needed {
+		if needed, err = r.checkNeeded(ctx, r.APIReader, object); err != nil || needed {
 			return ctrl.Result{}, err
 		}
 	}
@@ -370,11 +372,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// isNeeded reports whether another object names the object and may use it. If the object is an OLVMCluster, isNeeded
-// reports whether it has machines.
-func (r *Reconciler) isNeeded(ctx context.Context, reader client.Reader, object client.Object) (bool, error) {
+// checkNeeded reports whether another object names the object and may use it. If the object is an OLVMCluster,
+// checkNeeded reports whether it has machines.
+func (r *Reconciler) checkNeeded(ctx context.Context, reader client.Reader, object client.Object) (bool, error) {
 	if r.Kind == Clusters {
-		return hasMachines(ctx, reader, object)
+		return checkMachines(ctx, reader, object)
 	}
 
 	var clusters infrav1.OLVMClusterList
@@ -388,12 +390,12 @@ func (r *Reconciler) isNeeded(ctx context.Context, reader client.Reader, object 
 			continue
 		}
 
-		if named, err := r.hasReference(ctx, reader, c, object); err != nil || named {
+		if named, err := r.checkReferenced(ctx, reader, c, object); err != nil || named {
 			return named, err
 		}
 	}
 
-	if needed, err := r.isNeededBySupport(ctx, reader, object); err != nil || needed {
+	if needed, err := r.checkNeededBySupport(ctx, reader, object); err != nil || needed {
 		return needed, err
 	}
 
@@ -408,7 +410,7 @@ func (r *Reconciler) isNeeded(ctx context.Context, reader client.Reader, object 
 			continue
 		}
 
-		if named, err := r.hasReference(ctx, reader, pool, object); err != nil || named {
+		if named, err := r.checkReferenced(ctx, reader, pool, object); err != nil || named {
 			return named, err
 		}
 	}
@@ -416,8 +418,8 @@ func (r *Reconciler) isNeeded(ctx context.Context, reader client.Reader, object 
 	return false, nil
 }
 
-// isNeededBySupport reports whether support services name the object.
-func (r *Reconciler) isNeededBySupport(
+// checkNeededBySupport reports whether support services name the object.
+func (r *Reconciler) checkNeededBySupport(
 	ctx context.Context, reader client.Reader, object client.Object,
 ) (bool, error) {
 	if r.Kind != Secrets {
@@ -435,9 +437,11 @@ func (r *Reconciler) isNeededBySupport(
 	}), nil
 }
 
-// hasReference reports whether an OLVMCluster or an OLVMInventory names the object and may use it.
-func (r *Reconciler) hasReference(ctx context.Context, reader client.Reader, by, object client.Object) (bool, error) {
-	u, _ := toUser(by)
+// checkReferenced reports whether an OLVMCluster or an OLVMInventory names the object and may use it.
+func (r *Reconciler) checkReferenced(
+	ctx context.Context, reader client.Reader, by, object client.Object,
+) (bool, error) {
+	u, _ := toEngineUser(by)
 
 	key := client.ObjectKeyFromObject(object)
 	if slices.Contains(r.collectNamedDirectly(u), key) {
@@ -448,7 +452,7 @@ func (r *Reconciler) hasReference(ctx context.Context, reader client.Reader, by,
 		return false, nil
 	}
 
-	named, err := r.listNamed(ctx, reader, u)
+	named, err := r.resolveNamedObjects(ctx, reader, u)
 
 	return slices.Contains(named, key), err
 }

@@ -126,14 +126,15 @@ func (r *IdentityReconciler) openPass(
 ) (pass.Frame, error) {
 	var problem *blocker.Error
 
-	err := connection.CheckIdentity(ctx, r.APIReader, identity, connection.Policy{IdentityNamespace: r.Namespace})
+	policy := connection.Policy{IdentityNamespace: r.Namespace}
+	err := connection.CheckIdentityObjects(ctx, r.APIReader, identity, policy)
 	if err != nil && !errors.As(err, &problem) {
 		return pass.Frame{}, fmt.Errorf("failed to read what OLVMClusterIdentity %s names: %w", identity.Name, err)
 	}
 
 	return pass.Frame{
-		IsPaused:  pass.NeverPaused,
-		Work:      func(context.Context) (ctrl.Result, error) { return ctrl.Result{}, nil },
-		SetStatus: func() { setUsable(identity, problem) },
+		EnsurePaused: pass.NeverPaused,
+		Work:         func(context.Context) (ctrl.Result, error) { return ctrl.Result{}, nil },
+		SetStatus:    func() { setUsable(identity, problem) },
 	}, nil
 }

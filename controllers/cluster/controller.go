@@ -79,7 +79,7 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader bypasses the cache for reads that must not be stale.
 	APIReader client.Reader
-	Engines   *enginepool.Pool
+	Engines   *enginepool.Registry
 	// Runs is shared by all controllers.
 	Runs *workspace.RunQueue
 	// Addresses is shared by all controllers that allocate addresses.
@@ -91,7 +91,7 @@ type Reconciler struct {
 	workspaces *workspace.Kind
 	limiter    enginepool.ReconcileLimiter
 	routerIDs  sync.Mutex
-	// kubeconfigs caches the checked kubeconfigs: *seenKubeconfig by the key of the Secret.
+	// kubeconfigs caches the checked kubeconfigs: *checkedKubeconfig by the key of the Secret.
 	kubeconfigs sync.Map
 }
 
@@ -122,7 +122,7 @@ func (r *Reconciler) SetupWithManager(
 	controller := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1.OLVMCluster{}, builder.WithPredicates(r.passes.ChangedPredicate())).
 		WithOptions(options).
-		WithEventFilter(predicate.Or[client.Object](named,
+		WithEventFilter(predicate.Or[client.Object](isNamedObject,
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
 		WithEventFilter(predicates.ResourceIsNotExternallyManaged(mgr.GetScheme(), log)).
 		Watches(&clusterv1.Cluster{},
@@ -152,8 +152,8 @@ func clusterTerraformStatus(object client.Object) **infrav1.TerraformStatus {
 	return &object.(*infrav1.OLVMCluster).Status.Terraform //nolint:forcetypeassert,errcheck // New makes no others
 }
 
-// named accepts Secrets, ConfigMaps and identities without a watch label, because their OLVMClusters have one.
-var named = predicate.NewPredicateFuncs(func(o client.Object) bool {
+// isNamedObject accepts Secrets, ConfigMaps and identities without a watch label, because their OLVMClusters have one.
+var isNamedObject = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	switch o.(type) {
 	case *metav1.PartialObjectMetadata, *infrav1alpha1.OLVMClusterIdentity:
 		return true
@@ -175,7 +175,7 @@ func (r *Reconciler) requestsOfCluster(ctx context.Context, cluster client.Objec
 		return nil
 	}
 
-	return toRequests(clusters.Items)
+	return pass.ToRequests(clusters.Items)
 }
 
 // These are the names of the indexes of OLVMClusters by named objects. An index is necessary, because most of the many
@@ -226,13 +226,13 @@ func (r *Reconciler) mapNamedBy(index string) handler.MapFunc {
 			return nil
 		}
 
-		return toRequests(clusters.Items)
+		return pass.ToRequests(clusters.Items)
 	}
 }
 
 // collectSecrets returns the Secrets used by an OLVMCluster.
 func collectSecrets(c *infrav1.OLVMCluster) []client.ObjectKey {
-	out := connection.ClusterEngine(c).CredentialsKeys()
+	out := connection.ClusterEngine(c).NamedSecrets()
 	if key, ok := getKubeconfigKey(c); ok {
 		out = append(out, key)
 	}
@@ -247,16 +247,7 @@ func collectIdentities(c *infrav1.OLVMCluster) []client.ObjectKey {
 
 // collectConfigMaps returns the ConfigMaps used by an OLVMCluster.
 func collectConfigMaps(c *infrav1.OLVMCluster) []client.ObjectKey {
-	return connection.ClusterEngine(c).CAKeys()
-}
-
-func toRequests(clusters []infrav1.OLVMCluster) []ctrl.Request {
-	var out []ctrl.Request
-	for i := range clusters {
-		out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&clusters[i])})
-	}
-
-	return out
+	return connection.ClusterEngine(c).NamedCAConfigMaps()
 }
 
 // clusterScope holds the facts of one pass.
@@ -280,7 +271,7 @@ type clusterScope struct {
 	// servicesErr describes a problem of the control plane services.
 	servicesErr error
 	// kubeconfig describes the cluster's kubeconfig; nil if unknown.
-	kubeconfig *seenKubeconfig
+	kubeconfig *checkedKubeconfig
 
 	engine  engineFacts
 	domains domainFacts
@@ -301,8 +292,8 @@ type engineFacts struct {
 	product    engine.Product
 	// lastEvent is the engine event to record.
 	lastEvent *infrav1.EngineEvent
-	// known reports that the engine has the machines of the cluster, or that there are none yet.
-	known bool
+	// idConfirmed reports that the engine has the machines of the cluster, or that there are none yet.
+	idConfirmed bool
 }
 
 // domainFacts hold the usable failure domains, and the problems of others. err explains why both are unknown.
@@ -366,10 +357,12 @@ func (r *Reconciler) openPass(
 	return pass.Frame{
 		Labelled: olvmCluster,
 		Admit: func(ctx context.Context) (bool, ctrl.Result, error) {
-			admitted, err := admitCluster(ctx, scope)
+			admitted, err := ensureAdmitted(ctx, scope)
 			return admitted, ctrl.Result{}, err
 		},
-		IsPaused: func(ctx context.Context) (bool, error) { return scope.workspace.CheckPaused(ctx, scope.cluster) },
+		EnsurePaused: func(ctx context.Context) (bool, error) {
+			return scope.workspace.EnsurePausedCondition(ctx, scope.cluster)
+		},
 		Enter: func(ctx context.Context) (func(), ctrl.Result, error) {
 			return pass.PlaceTaken(
 				r.limiter.AcquirePlace(ctx, olvmCluster.Namespace, connection.GetEngineID(olvmCluster).Key()),
@@ -377,7 +370,7 @@ func (r *Reconciler) openPass(
 		},
 		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcileAdmitted(ctx, scope) },
 		SetStatus: func() { updateClusterStatus(scope) },
-		Steps:     scope.steps,
+		Steps:     scope.stepEvents,
 		Written: func(gone bool) {
 			if !gone {
 				scope.workspace.DropRecordedRun()
@@ -386,9 +379,9 @@ func (r *Reconciler) openPass(
 	}, nil
 }
 
-// admitCluster reports whether to reconcile an OLVMCluster: a Cluster must own it, or it must be in deletion. It also
+// ensureAdmitted reports whether to reconcile an OLVMCluster: a Cluster must own it, or it must be in deletion. It also
 // adds the finalizer.
-func admitCluster(ctx context.Context, scope *clusterScope) (bool, error) {
+func ensureAdmitted(ctx context.Context, scope *clusterScope) (bool, error) {
 	olvmCluster := scope.olvmCluster
 	if annotations.IsExternallyManaged(olvmCluster) {
 		return false, nil
@@ -424,8 +417,8 @@ func endSharing(ctx context.Context, scope *clusterScope) error {
 	return pass.IgnoreGone(scope.pass.WriteWithStatus(ctx, func() { deleteEndpointCondition(scope) }))
 }
 
-// steps maps a condition to the text of its event when it becomes true.
-func (s *clusterScope) steps() map[string]string {
+// stepEvents maps a condition to the text of its event when it becomes true.
+func (s *clusterScope) stepEvents() map[string]string {
 	shown := engine.RedactURL(s.olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL)
 
 	return map[string]string{infrav1.EngineAvailableCondition: "The engine " + shown + " can be used"}
@@ -593,13 +586,13 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *clusterScope) e
 		r.wakeMachines(ctx, scope) // the machines would continue with outdated credentials
 	}
 
-	facts.err = r.askEngine(ctx, scope, &facts)
+	facts.err = r.fetchEngineFacts(ctx, scope, &facts)
 
 	return facts
 }
 
-// askEngine requests the facts about an engine. The session is already open.
-func (r *Reconciler) askEngine(ctx context.Context, scope *clusterScope, facts *engineFacts) error {
+// fetchEngineFacts requests the facts about an engine. The session is already open.
+func (r *Reconciler) fetchEngineFacts(ctx context.Context, scope *clusterScope, facts *engineFacts) error {
 	var err error
 	if facts.product, err = facts.session.FetchProduct(ctx); err != nil {
 		return err
@@ -624,14 +617,14 @@ func (r *Reconciler) askEngine(ctx context.Context, scope *clusterScope, facts *
 	}
 
 	of := connection.ClusterEngine(scope.olvmCluster)
-	if facts.lastEvent, err = enginepool.FetchLastEvent(
-		ctx, facts.session, of, lastRun(machines), time.Now(),
+	if facts.lastEvent, err = enginepool.DetermineLastEvent(
+		ctx, facts.session, of, findLastRun(machines), time.Now(),
 	); err != nil {
 		return err
 	}
 
-	// Load the identity after FetchLastEvent, because FetchLastEvent may renew it: the checked identity must be the
-	// recorded one.
+	// Load the identity after DetermineLastEvent, because DetermineLastEvent may renew it: the checked identity must be
+	// the recorded one.
 	seen, err := facts.session.LoadIdentity(ctx)
 	if err != nil {
 		return err
@@ -645,8 +638,8 @@ func (r *Reconciler) askEngine(ctx context.Context, scope *clusterScope, facts *
 	return r.reconcileEngineID(ctx, scope.olvmCluster, machines, facts)
 }
 
-// lastRun returns the end of the last run for a machine, or the zero time.
-func lastRun(machines []infrav1.OLVMMachine) time.Time {
+// findLastRun returns the end of the last run for a machine, or the zero time.
+func findLastRun(machines []infrav1.OLVMMachine) time.Time {
 	var last time.Time
 
 	for i := range machines {
@@ -663,11 +656,11 @@ func (r *Reconciler) reconcileEngineID(
 ) error {
 	recorded := ptr.Deref(c.Status.OLVMDatacenter, infrav1.OLVMDatacenterStatus{})
 	seen := facts.dataCenter.ID.String()
-	facts.known = recorded.EngineID != ""
-	moved := facts.known && recorded.EngineID == facts.product.InstanceID && recorded.DataCenterID != "" &&
+	facts.idConfirmed = recorded.EngineID != ""
+	moved := facts.idConfirmed && recorded.EngineID == facts.product.InstanceID && recorded.DataCenterID != "" &&
 		recorded.DataCenterID != seen
 
-	if facts.known && !moved {
+	if facts.idConfirmed && !moved {
 		return nil
 	}
 
@@ -686,19 +679,19 @@ func (r *Reconciler) reconcileEngineID(
 			facts.dataCenter.Name, seen, recorded.DataCenterID, recorded.DataCenterName)
 	}
 
-	facts.known = facts.known || len(ids) == 0
+	facts.idConfirmed = facts.idConfirmed || len(ids) == 0
 
 	for _, id := range ids {
-		if facts.known {
+		if facts.idConfirmed {
 			break
 		}
 
-		vm, err := r.Engines.FetchVM(ctx, facts.session, id, engineCheck)
+		vm, err := r.Engines.GetVM(ctx, facts.session, id, engineCheck)
 		if err != nil {
 			return err
 		}
 
-		facts.known = vm != nil
+		facts.idConfirmed = vm != nil
 	}
 
 	return nil
@@ -717,13 +710,13 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 		return ctrl.Result{}, err
 	}
 
-	if scope.left, err = r.remainingMachines(ctx, scope, machines); err != nil {
+	if scope.left, err = r.listRemainingMachines(ctx, scope, machines); err != nil {
 		return ctrl.Result{}, err
 	}
 
 	// Nodes may need the services until their machines are deleted.
 	if len(scope.left.machines) == 0 {
-		scope.left.supportVMs = supportVMs(machines)
+		scope.left.supportVMs = collectSupportVMs(machines)
 		if scope.services, err = r.deleteServices(ctx, scope); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -738,7 +731,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *clusterScope) (
 	}
 
 	c := scope.olvmCluster
-	kept, err := r.listKeptVMs(ctx, c.Namespace, getClusterName(scope))
+	kept, err := r.listReservedVMs(ctx, c.Namespace, getClusterName(scope))
 	if scope.left.inventoryVMs = kept; err != nil || len(kept) > 0 {
 		return ctrl.Result{RequeueAfter: engineRetry}, err
 	}
@@ -766,9 +759,9 @@ func (r *Reconciler) listMachines(ctx context.Context, scope *clusterScope) ([]i
 	return support.ListMachines(ctx, r.Client, client.ObjectKey{Namespace: scope.olvmCluster.Namespace, Name: name})
 }
 
-// remainingMachines returns the machines that block the deletion of an OLVMCluster. These are the machines of its
+// listRemainingMachines returns the machines that block the deletion of an OLVMCluster. These are the machines of its
 // Cluster, and the machines with a VM of other Clusters with the same OLVMCluster.
-func (r *Reconciler) remainingMachines(
+func (r *Reconciler) listRemainingMachines(
 	ctx context.Context, scope *clusterScope, machines []infrav1.OLVMMachine,
 ) (leftFacts, error) {
 	var left leftFacts
@@ -805,9 +798,9 @@ func (r *Reconciler) remainingMachines(
 	return left, nil
 }
 
-// listKeptVMs returns the inventory VMs claimed for a cluster, but not for a machine. Their inventory releases them
+// listReservedVMs returns the inventory VMs claimed for a cluster, but not for a machine. Their inventory releases them
 // while the cluster still exists.
-func (r *Reconciler) listKeptVMs(ctx context.Context, namespace, cluster string) ([]string, error) {
+func (r *Reconciler) listReservedVMs(ctx context.Context, namespace, cluster string) ([]string, error) {
 	var list infrav1alpha1.OLVMInventoryVMList
 	if err := r.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("failed to list the OLVMInventoryVMs of Cluster %s/%s: %w", namespace, cluster, err)

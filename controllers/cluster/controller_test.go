@@ -53,7 +53,7 @@ func TestReconcileGone(t *testing.T) {
 	}
 
 	gone := types.NamespacedName{Namespace: "default", Name: "gone"}
-	engines := &enginepool.Pool{Sessions: sessions}
+	engines := &enginepool.Registry{Sessions: sessions}
 	engines.RecordSession(gone, session)
 
 	runs := workspace.NewRunQueue(1, time.Minute)

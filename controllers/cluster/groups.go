@@ -45,7 +45,7 @@ func (r *Reconciler) reconcileGroups(ctx context.Context, scope *clusterScope) g
 	var facts groupFacts
 
 	known := mapStateGroups(scope.observed.State)
-	facts.wanted, facts.incomplete, facts.err = r.decideGroups(ctx, scope, known)
+	facts.wanted, facts.incomplete, facts.err = r.planGroups(ctx, scope, known)
 	if facts.err != nil || len(facts.wanted) == 0 {
 		return facts
 	}
@@ -55,13 +55,13 @@ func (r *Reconciler) reconcileGroups(ctx context.Context, scope *clusterScope) g
 			ownermark.NewOwner(scope.olvmCluster), facts.wanted),
 	)
 	if facts.err == nil {
-		facts.drifted, facts.err = r.hasDriftedGroups(ctx, scope, facts.wanted, known)
+		facts.drifted, facts.err = r.checkGroupDrift(ctx, scope, facts.wanted, known)
 	}
 
 	return facts
 }
 
-func (r *Reconciler) decideGroups(
+func (r *Reconciler) planGroups(
 	ctx context.Context, scope *clusterScope, known map[placement.GroupKey]tfstate.Instance,
 ) ([]placement.Group, bool, error) {
 	wanted := placement.CollectAffinityGroups(scope.olvmCluster.Spec, scope.services)
@@ -109,8 +109,8 @@ func (r *Reconciler) wakeMachines(ctx context.Context, scope *clusterScope) {
 	}
 }
 
-// hasDriftedGroups reports whether someone deleted a group, or changed its rule.
-func (r *Reconciler) hasDriftedGroups(
+// checkGroupDrift reports whether someone deleted a group, or changed its rule.
+func (r *Reconciler) checkGroupDrift(
 	ctx context.Context, scope *clusterScope, wanted []placement.Group, known map[placement.GroupKey]tfstate.Instance,
 ) (bool, error) {
 	short := false
@@ -126,19 +126,19 @@ func (r *Reconciler) hasDriftedGroups(
 			continue // not created yet
 		}
 
-		there, err := r.Engines.ListAffinityGroups(ctx, scope.engine.session, g.ClusterID, 0)
+		existing, err := r.Engines.GetAffinityGroups(ctx, scope.engine.session, g.ClusterID, 0)
 		if err != nil {
 			return false, err
 		}
 
-		at := slices.IndexFunc(there, func(a engine.AffinityGroup) bool { return a.ID.String() == instance.ID })
+		at := slices.IndexFunc(existing, func(a engine.AffinityGroup) bool { return a.ID.String() == instance.ID })
 		if at < 0 {
 			return true, nil
 		}
 
-		vms := there[at].VMs
+		vms := existing[at].VMs
 		short = short || vms == nil || len(vms.Items) < g.Machines
-		rule := there[at].VMsRule
+		rule := existing[at].VMsRule
 		if rule != nil &&
 			(rule.Enabled == g.Off || rule.Enabled && (rule.Enforcing != g.Hard || rule.Positive != g.Positive)) {
 			return true, nil

@@ -12,7 +12,7 @@ func TestAnAffinityGroupThatXMLCannotCarryIsNamed(t *testing.T) {
 	olvmCluster := &infrav1.OLVMCluster{Spec: infrav1.OLVMClusterSpec{AffinityGroups: []infrav1.AffinityGroup{
 		{Name: "good"}, {Name: "a\x1bb"},
 	}}}
-	groups, _, err := (&Reconciler{}).decideGroups(t.Context(), &clusterScope{olvmCluster: olvmCluster}, nil)
+	groups, _, err := (&Reconciler{}).planGroups(t.Context(), &clusterScope{olvmCluster: olvmCluster}, nil)
 	check.Length(t, "groups", groups, 0)
 
 	reason, message := pass.RenderReason(err)

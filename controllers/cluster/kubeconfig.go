@@ -15,10 +15,10 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
-// seenKubeconfig is the result of checking a cluster's kubeconfig Secret.
-type seenKubeconfig struct {
-	there bool
-	err   error
+// checkedKubeconfig is the result of checking a cluster's kubeconfig Secret.
+type checkedKubeconfig struct {
+	exists bool
+	err    error
 	// version and endpoint are the checked resource version of the Secret and the checked endpoint.
 	version  string
 	endpoint clusterv1.APIEndpoint
@@ -40,20 +40,20 @@ func (r *Reconciler) dropKubeconfig(c *infrav1.OLVMCluster) {
 // reconcileKubeconfig checks whether the manager accepts the cluster's kubeconfig. The cluster cache also rejects it,
 // but only logs the error. reconcileKubeconfig reads the Secret only after the Secret or the endpoint has changed. It
 // returns nil if nothing is known.
-func (r *Reconciler) reconcileKubeconfig(ctx context.Context, scope *clusterScope) (*seenKubeconfig, error) {
+func (r *Reconciler) reconcileKubeconfig(ctx context.Context, scope *clusterScope) (*checkedKubeconfig, error) {
 	key := workload.KubeconfigSecret(client.ObjectKeyFromObject(scope.cluster))
 	endpoint := scope.cluster.Spec.ControlPlaneEndpoint
 	metadata := &metav1.PartialObjectMetadata{}
 	metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	if err := r.Engines.Metadata.Get(ctx, key, metadata); apierrors.IsNotFound(err) {
 		r.kubeconfigs.Delete(key)
-		return &seenKubeconfig{}, nil
+		return &checkedKubeconfig{}, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("failed to look for Secret %s: %w", key, err)
 	}
 
 	if before, ok := r.kubeconfigs.Load(key); ok {
-		known := before.(*seenKubeconfig)
+		known := before.(*checkedKubeconfig)
 		if known.version == metadata.ResourceVersion && known.endpoint == endpoint {
 			return known, nil
 		}
@@ -67,7 +67,7 @@ func (r *Reconciler) reconcileKubeconfig(ctx context.Context, scope *clusterScop
 	}
 
 	_, err := workload.SanitizeKubeconfig(found.Data[secret.KubeconfigDataName], endpoint)
-	checked := &seenKubeconfig{there: true, err: err, version: metadata.ResourceVersion, endpoint: endpoint}
+	checked := &checkedKubeconfig{exists: true, err: err, version: metadata.ResourceVersion, endpoint: endpoint}
 	r.kubeconfigs.Store(key, checked)
 
 	return checked, nil

@@ -32,7 +32,7 @@ func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope)
 	defer r.routerIDs.Unlock()
 
 	for range 3 { // another manager may have chosen the same IDs at the same moment
-		changed, err := r.chooseRouterIDs(ctx, scope)
+		changed, err := r.ensureRouterIDs(ctx, scope)
 		var field *blocker.Error
 		if errors.As(err, &field) {
 			return field, nil
@@ -46,8 +46,8 @@ func (r *Reconciler) reconcileServices(ctx context.Context, scope *clusterScope)
 	return nil, nil
 }
 
-// chooseRouterIDs records the virtual router IDs of a cluster, and reports whether they have changed.
-func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (changed bool, err error) {
+// ensureRouterIDs records the virtual router IDs of a cluster, and reports whether they have changed.
+func (r *Reconciler) ensureRouterIDs(ctx context.Context, scope *clusterScope) (changed bool, err error) {
 	c := scope.olvmCluster
 	recorded, err := desired.ParseRouterIDs(c)
 	if err != nil {
@@ -57,13 +57,13 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (
 	name := client.ObjectKeyFromObject(c).String()
 
 	// A provisioned cluster keeps its IDs, so there is no need to read the others.
-	none, made := len(recorded) == 0, ptr.Deref(c.Status.Initialization.Provisioned, false)
+	hasNone, provisioned := len(recorded) == 0, ptr.Deref(c.Status.Initialization.Provisioned, false)
 	same, err := desired.ChooseRouterIDs(name, c.Spec, scope.services, recorded, nil)
-	if err == nil && maps.Equal(same, recorded) && (none || made) {
+	if err == nil && maps.Equal(same, recorded) && (hasNone || provisioned) {
 		return false, nil
 	}
 
-	has, inUse, err := r.findOthersRouterIDs(ctx, scope, recorded)
+	has, inUse, err := r.listRouterIDsInUse(ctx, scope, recorded)
 	if err != nil {
 		return false, err
 	}
@@ -90,9 +90,9 @@ func (r *Reconciler) chooseRouterIDs(ctx context.Context, scope *clusterScope) (
 	return true, nil
 }
 
-// findOthersRouterIDs returns the IDs of other clusters on the engine, and the cluster's own IDs. It omits own IDs lost
+// listRouterIDsInUse returns the IDs of other clusters on the engine, and the cluster's own IDs. It omits own IDs lost
 // to another cluster.
-func (r *Reconciler) findOthersRouterIDs(
+func (r *Reconciler) listRouterIDsInUse(
 	ctx context.Context, scope *clusterScope, recorded desired.RouterIDs,
 ) (has desired.RouterIDs, inUse []int, err error) {
 	c, where := scope.olvmCluster, scope.engineID()
@@ -105,7 +105,7 @@ func (r *Reconciler) findOthersRouterIDs(
 
 	for i := range all.Items {
 		other := &all.Items[i]
-		if other.UID == c.UID || !where.HasEngine(connection.ClusterEngine(other), c.Namespace) {
+		if other.UID == c.UID || !where.IsUsedBy(connection.ClusterEngine(other), c.Namespace) {
 			continue
 		}
 
@@ -127,11 +127,11 @@ func (r *Reconciler) findOthersRouterIDs(
 // shouldKeepRouterIDs reports whether c keeps an ID used by both clusters. A provisioned cluster keeps the ID, because
 // its machines may use it. If neither is provisioned, the first by name keeps it.
 func shouldKeepRouterIDs(c, other *infrav1.OLVMCluster) bool {
-	made := ptr.Deref(c.Status.Initialization.Provisioned, false)
-	otherMade := ptr.Deref(other.Status.Initialization.Provisioned, false)
-	if made != otherMade {
-		return made
+	provisioned := ptr.Deref(c.Status.Initialization.Provisioned, false)
+	otherProvisioned := ptr.Deref(other.Status.Initialization.Provisioned, false)
+	if provisioned != otherProvisioned {
+		return provisioned
 	}
 
-	return made || client.ObjectKeyFromObject(c).String() < client.ObjectKeyFromObject(other).String()
+	return provisioned || client.ObjectKeyFromObject(c).String() < client.ObjectKeyFromObject(other).String()
 }

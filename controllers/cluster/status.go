@@ -75,7 +75,7 @@ func setKubeconfig(scope *clusterScope) {
 				"Secret %s: %s", workload.KubeconfigSecret(client.ObjectKeyFromObject(scope.cluster)).Name, known.err,
 			),
 		})
-	case known.err == nil && known.there:
+	case known.err == nil && known.exists:
 		conditions.Set(c, metav1.Condition{
 			Type:   infrav1.KubeconfigAcceptedCondition,
 			Status: metav1.ConditionTrue,
@@ -297,7 +297,7 @@ func setEngineCondition(scope *clusterScope) {
 				Name: scope.engine.product.Name, Version: scope.engine.product.Version,
 			},
 		}
-		if scope.engine.known {
+		if scope.engine.idConfirmed {
 			c.Status.OLVMDatacenter.EngineID = scope.engine.product.InstanceID
 			c.Status.OLVMDatacenter.LastEvent = scope.engine.lastEvent
 		}

@@ -68,8 +68,8 @@ func (s *clusterScope) isEndpointServed() bool {
 	return true
 }
 
-// supportVMs returns the names of the machines of support services.
-func supportVMs(machines []infrav1.OLVMMachine) []string {
+// collectSupportVMs returns the names of the machines of support services.
+func collectSupportVMs(machines []infrav1.OLVMMachine) []string {
 	var out []string
 
 	for i := range machines {

@@ -73,7 +73,7 @@ func (s *scope) toCandidate(e *entry) inventory.VM {
 		return inventory.VM{Name: e.object.Name, Claim: e.object.Spec.ClaimRef, Unfit: inventory.ReasonAbsent}
 	}
 
-	out := s.engine.pool.ToCandidate(e.object.Name, e.object.Labels, *e.vm, e.object.Spec.ClaimRef)
+	out := s.engine.contents.ToCandidate(e.object.Name, e.object.Labels, *e.vm, e.object.Spec.ClaimRef)
 	if e.object.Spec.ClaimRef == nil && !inventory.IsComplete(e.object) {
 		out.Unfit = inventory.ReasonProvisioning
 	}
@@ -103,7 +103,7 @@ func (r *Reconciler) recoverClaims(ctx context.Context, s *scope) error {
 			continue // leave the decision to the user
 		}
 
-		if err := r.recordClaim(ctx, e, claim); err != nil {
+		if err := r.patchClaim(ctx, e, claim); err != nil {
 			return err
 		}
 
@@ -140,7 +140,7 @@ func (r *Reconciler) unassignUnused(ctx context.Context, s *scope) error {
 
 		reserved := claim.DeepCopy()
 		reserved.MachineName = ""
-		if err := r.recordClaim(ctx, e, reserved); err != nil {
+		if err := r.patchClaim(ctx, e, reserved); err != nil {
 			return err
 		}
 	}
@@ -157,7 +157,7 @@ func (r *Reconciler) releaseRequested(ctx context.Context, s *scope) error {
 			continue
 		}
 
-		gone, err := r.isGone(ctx, e.object.Namespace, *claim)
+		gone, err := r.checkClaimantGone(ctx, e.object.Namespace, *claim)
 		if err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (r *Reconciler) releaseRequested(ctx context.Context, s *scope) error {
 
 		released := claim.DeepCopy()
 		released.Released = true
-		if err := r.recordClaim(ctx, e, released); err != nil {
+		if err := r.patchClaim(ctx, e, released); err != nil {
 			return err
 		}
 
@@ -195,8 +195,8 @@ func (s *scope) isClaimantGone(claim infrav1alpha1.InventoryClaim) bool {
 	return !s.clusters.all[claim.ClusterName]
 }
 
-// isGone is like isClaimantGone, but bypasses the cache.
-func (r *Reconciler) isGone(
+// checkClaimantGone is like isClaimantGone, but bypasses the cache.
+func (r *Reconciler) checkClaimantGone(
 	ctx context.Context, namespace string, claim infrav1alpha1.InventoryClaim,
 ) (bool, error) {
 	var claimant client.Object = &clusterv1.Cluster{}
@@ -214,9 +214,9 @@ func (r *Reconciler) isGone(
 	return err != nil, nil
 }
 
-// recordClaim records the claim on a VM; nil removes it. It fails with a conflict if someone else changed the object
+// patchClaim records the claim on a VM; nil removes it. It fails with a conflict if someone else changed the object
 // since it was read.
-func (r *Reconciler) recordClaim(ctx context.Context, e *entry, claim *infrav1alpha1.InventoryClaim) error {
+func (r *Reconciler) patchClaim(ctx context.Context, e *entry, claim *infrav1alpha1.InventoryClaim) error {
 	before := e.object.DeepCopy()
 	after := e.object.DeepCopy()
 	after.Spec.ClaimRef = claim
@@ -257,7 +257,7 @@ func (r *Reconciler) applyPlan(ctx context.Context, s *scope) error {
 		}
 
 		group := claim.ClusterName + " " + claim.Group
-		if err := r.recordClaim(ctx, e, claim); err != nil {
+		if err := r.patchClaim(ctx, e, claim); err != nil {
 			return r.revertClaims(ctx, fresh[group], err)
 		}
 
@@ -272,7 +272,7 @@ func (r *Reconciler) applyPlan(ctx context.Context, s *scope) error {
 // revertClaims removes claims not yet marked in the engine.
 func (r *Reconciler) revertClaims(ctx context.Context, fresh []*entry, cause error) error {
 	for _, e := range fresh {
-		if err := r.recordClaim(ctx, e, nil); err != nil {
+		if err := r.patchClaim(ctx, e, nil); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Failed to take a claim back; the next pass gives it to the same group")
 		}
 	}
@@ -319,7 +319,7 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 		if claim.Released {
 			step = r.recycleVM
 			if recycling++; recycling > atOnce { // recycling must not delay claims
-				e.soon = true
+				e.requeueSoon = true
 				continue
 			}
 		}
@@ -327,7 +327,7 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 		group.Go(func() error {
 			if err := step(ctx, s, e, marker); err != nil {
 				// If the engine refuses to change one VM, the others must not wait.
-				e.waiting, e.soon, e.failed = err.Error(), false, true
+				e.waiting, e.requeueSoon, e.failed = err.Error(), false, true
 				ctrl.LoggerFrom(ctx).Error(err, "Failed to change a VM of the pool", "OLVMInventoryVM", e.object.Name)
 			}
 
@@ -338,14 +338,14 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 	_ = group.Wait()
 
 	for _, e := range s.entries {
-		s.soon, s.failed = s.soon || e.soon, s.failed || e.failed
+		s.requeueSoon, s.failed = s.requeueSoon || e.requeueSoon, s.failed || e.failed
 	}
 }
 
 // removeLateDonors deletes unused donors of an earlier manager. See inventory.RemoveLateDonors. An error does not delay
 // claims, because a later pass tries again.
 func (r *Reconciler) removeLateDonors(ctx context.Context, s *scope) {
-	err := inventory.RemoveLateDonors(ctx, s.engine.session, s.engine.pool)
+	err := inventory.RemoveLateDonors(ctx, s.engine.session, s.engine.contents)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Failed to remove what a rebuild of an earlier manager has left")
 	}
@@ -373,19 +373,19 @@ func (r *Reconciler) markClaim(ctx context.Context, s *scope, e *entry, marker *
 	case inventory.ClaimConfirmed:
 		e.confirmed = true
 	case inventory.ClaimPending:
-		e.soon = true
+		e.requeueSoon = true
 	case inventory.ClaimLost:
 		if m := s.machines[claim.MachineName]; m != nil && m.Spec.ProviderID != "" {
 			e.lost = &by // a user must decide: two management clusters claim the VM
 			return nil
 		}
 
-		e.soon = true
+		e.requeueSoon = true
 
 		r.Recorder.Eventf(e.object, nil, corev1.EventTypeNormal, inventory.ReasonClaimedThem, "Claim",
 			"The VM was claimed by %s at the same time", by)
 
-		return r.recordClaim(ctx, e, nil)
+		return r.patchClaim(ctx, e, nil)
 	}
 
 	return nil
@@ -408,7 +408,7 @@ func (r *Reconciler) recycleVM(ctx context.Context, s *scope, e *entry, marker *
 		return r.endClaim(ctx, e, marker) // the VM was never used, or belongs to someone else
 	}
 
-	e.soon = true
+	e.requeueSoon = true
 	of := ownermark.Owner{Namespace: s.inventory.Namespace, Name: claim.MachineName}
 	mark, _ := inventory.GetMark(*e.vm)
 	if clean, waiting, err := inventory.CleanVM(ctx, s.engine.session, e.vm.ID, of, mark); err != nil || !clean {
@@ -434,7 +434,7 @@ func (r *Reconciler) recycleVM(ctx context.Context, s *scope, e *entry, marker *
 		Session:    s.engine.session,
 		VM:         *e.vm,
 		ClaimID:    claim.ID,
-		DataCenter: s.engine.pool.DataCenter,
+		DataCenter: s.engine.contents.DataCenter,
 	}.Rebuild(ctx)
 	if err != nil || !done {
 		e.waiting = "Waiting for " + waiting
@@ -472,5 +472,5 @@ func (r *Reconciler) endClaim(ctx context.Context, e *entry, marker *inventory.M
 	e.vm.Tags = slices.DeleteFunc(e.vm.Tags, func(t engine.Tag) bool { return t.Name == inventory.TagName(e.vm.ID) })
 	e.vm.Comment = &comment
 
-	return r.recordClaim(ctx, e, nil)
+	return r.patchClaim(ctx, e, nil)
 }

@@ -61,7 +61,7 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader bypasses the cache for reads that must not be stale.
 	APIReader client.Reader
-	Engines   *enginepool.Pool
+	Engines   *enginepool.Registry
 	// Addresses is shared by all controllers that allocate addresses.
 	Addresses        *addressing.Allocator
 	Recorder         events.EventRecorder
@@ -80,7 +80,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvminventory")
 	err := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		For(&infrav1alpha1.OLVMInventory{}, builder.WithPredicates(r.passes.ChangedPredicate())).
-		Owns(&infrav1alpha1.OLVMInventoryVM{}, predicate.Or(predicate.GenerationChangedPredicate{}, madeOrNot)).
+		Owns(&infrav1alpha1.OLVMInventoryVM{}, predicate.Or(predicate.GenerationChangedPredicate{}, outcomeChanged)).
 		WithOptions(options).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(machineToInventory),
 			pass.IgnoreStatus).
@@ -96,8 +96,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	return nil
 }
 
-// madeOrNot selects updates that complete the creation of a VM, or begin or end its failure.
-var madeOrNot = predicate.Funcs{
+// outcomeChanged selects updates that complete the creation of a VM, or begin or end its failure.
+var outcomeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1alpha1.OLVMInventoryVM)
 		after, too := e.ObjectNew.(*infrav1alpha1.OLVMInventoryVM)
@@ -161,12 +161,12 @@ type scope struct {
 	machines map[string]*infrav1.OLVMMachine
 	groups   []inventory.Group
 	plan     inventory.Plan
-	// decided reports that the pass completed with a reachable engine, so its counts are valid.
-	decided bool
+	// complete reports that the pass completed with a reachable engine, so its counts are valid.
+	complete bool
 	// claimed lists the VMs with a claim. reconcileDelete sets it.
 	claimed []string
-	// soon reports pending work in the engine. failed reports that the engine has refused a request.
-	soon, failed bool
+	// requeueSoon reports pending work in the engine. failed reports that the engine has refused a request.
+	requeueSoon, failed bool
 }
 
 // clusterFacts hold the Clusters of the namespace by name. active holds the unpaused ones.
@@ -184,12 +184,12 @@ type listFacts struct {
 	taken   map[string]bool
 }
 
-// engineFacts hold the access to the engine. Without it, session and pool are nil, and err holds the cause.
+// engineFacts hold the access to the engine. Without it, session and contents are nil, and err holds the cause.
 type engineFacts struct {
 	session *engine.Client
 	err     error
-	// pool has the VMs and hosts in the engine.
-	pool *inventory.Pool
+	// contents are the VMs and hosts in the engine.
+	contents *inventory.Pool
 }
 
 // entry is an OLVMInventoryVM with its VM, and the result of this pass.
@@ -202,8 +202,8 @@ type entry struct {
 	// confirmed reports that the engine has the claim. waiting is the reason why the VM cannot be recycled yet.
 	confirmed bool
 	waiting   string
-	// soon reports pending work in the engine. failed reports that the engine has refused a request.
-	soon, failed bool
+	// requeueSoon reports pending work in the engine. failed reports that the engine has refused a request.
+	requeueSoon, failed bool
 }
 
 // Reconcile runs one pass for an OLVMInventory.
@@ -234,8 +234,8 @@ func (r *Reconciler) openPass(_ context.Context, of *pass.Pass, pool *infrav1alp
 
 	return pass.Frame{
 		Labelled: pool,
-		IsPaused: func(ctx context.Context) (bool, error) {
-			return workspace.CheckPausedWithoutState(ctx, of, pool, "OLVMInventory", nil)
+		EnsurePaused: func(ctx context.Context) (bool, error) {
+			return workspace.EnsurePausedConditionWithoutState(ctx, of, pool, "OLVMInventory", nil)
 		},
 		Enter: func(ctx context.Context) (func(), ctrl.Result, error) {
 			return func() {}, ctrl.Result{}, writeFinalizer(ctx, of, pool)
@@ -244,7 +244,7 @@ func (r *Reconciler) openPass(_ context.Context, of *pass.Pass, pool *infrav1alp
 		SetStatus: func() { updateStatus(s) },
 		Steps:     s.steps,
 		Written: func(gone bool) {
-			if s.decided && !gone {
+			if s.complete && !gone {
 				countVMs(s.inventory)
 			}
 		},
@@ -292,7 +292,7 @@ func (r *Reconciler) reconcileInventory(ctx context.Context, s *scope) (ctrl.Res
 
 	r.reconcileMarks(ctx, s)
 
-	s.decided = s.engine.session != nil
+	s.complete = s.engine.session != nil
 
 	if err := r.reconcileStatuses(ctx, s); err != nil {
 		return ctrl.Result{}, err
@@ -303,7 +303,7 @@ func (r *Reconciler) reconcileInventory(ctx context.Context, s *scope) (ctrl.Res
 	}
 
 	switch {
-	case s.soon:
+	case s.requeueSoon:
 		return ctrl.Result{RequeueAfter: settling}, nil
 	case s.engine.err != nil || s.failed:
 		return ctrl.Result{RequeueAfter: pass.Jitter(engineRetry)}, nil
@@ -330,15 +330,15 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) engineFacts 
 
 	r.Engines.RecordSession(of.Key, session)
 
-	pool, err := inventory.FetchPool(ctx, session, s.inventory.Spec)
+	contents, err := inventory.FetchPool(ctx, session, s.inventory.Spec)
 	if err != nil {
 		return engineFacts{err: err}
 	}
 
 	s.inventory.Status.ServerURL = s.inventory.Spec.OLVMOvirtAPIServer.ServerURL
-	err = recordEngine(ctx, s.inventory, s.listed.objects, session, pool)
+	err = fetchEngineRecord(ctx, s.inventory, s.listed.objects, session, contents)
 
-	return engineFacts{session: session, pool: pool, err: err}
+	return engineFacts{session: session, contents: contents, err: err}
 }
 
 // findLastRun returns the end of the last run for a VM of the inventory, or the zero time.
@@ -352,15 +352,15 @@ func findLastRun(vms []infrav1alpha1.OLVMInventoryVM) time.Time {
 	return last
 }
 
-// recordEngine records the engine's identity. If the inventory already has VMs, but no recorded identity, recordEngine
-// does nothing until the engine has one of these VMs.
-func recordEngine(
+// fetchEngineRecord fetches and records the engine's identity. If the inventory already has VMs, but no recorded identity,
+// fetchEngineRecord does nothing until the engine has one of these VMs.
+func fetchEngineRecord(
 	ctx context.Context, of *infrav1alpha1.OLVMInventory, vms []infrav1alpha1.OLVMInventoryVM, session *engine.Client,
-	pool *inventory.Pool,
+	contents *inventory.Pool,
 ) error {
 	known := of.Status.EngineID != "" || len(vms) == 0 ||
 		slices.ContainsFunc(vms, func(vm infrav1alpha1.OLVMInventoryVM) bool {
-			_, found := pool.VMs[engine.ID(vm.Spec.VMID)]
+			_, found := contents.VMs[engine.ID(vm.Spec.VMID)]
 			return found
 		})
 	if !known {
@@ -372,7 +372,9 @@ func recordEngine(
 		return err
 	}
 
-	last, err := enginepool.FetchLastEvent(ctx, session, connection.InventoryEngine(of), findLastRun(vms), time.Now())
+	last, err := enginepool.DetermineLastEvent(
+		ctx, session, connection.InventoryEngine(of), findLastRun(vms), time.Now(),
+	)
 	if err == nil {
 		of.Status.LastEvent = last
 	}

@@ -28,8 +28,8 @@ import (
 type member struct {
 	olvmMachine *infrav1.OLVMMachine
 	machine     *clusterv1.Machine
-	// maker is the controller of the Machine; nil for a Machine created by hand.
-	maker *metav1.OwnerReference
+	// controllerRef is the controller of the Machine; nil for a Machine created by hand.
+	controllerRef *metav1.OwnerReference
 }
 
 // findGroups returns the groups of machines waiting for VMs, oldest first. It also sets the machines of the scope.
@@ -46,7 +46,7 @@ func (r *Reconciler) findGroups(ctx context.Context, s *scope) ([]inventory.Grou
 
 	var out []inventory.Group
 
-	for _, group := range groupByMaker(members) {
+	for _, group := range groupByController(members) {
 		made, err := r.splitGroups(ctx, group)
 		if err != nil {
 			return nil, err
@@ -55,11 +55,11 @@ func (r *Reconciler) findGroups(ctx context.Context, s *scope) ([]inventory.Grou
 		out = append(out, made...)
 	}
 
-	return append(out, s.standbyGroups(olvmClusters)...), nil
+	return append(out, s.buildStandbyGroups(olvmClusters)...), nil
 }
 
-// isSameEngine reports whether a cluster uses the engine of the inventory.
-func (s *scope) isSameEngine(c *infrav1.OLVMCluster) bool {
+// usesSameEngine reports whether a cluster uses the engine of the inventory.
+func (s *scope) usesSameEngine(c *infrav1.OLVMCluster) bool {
 	return connection.GetEngineID(c).IsSame(connection.InventoryEngine(s.inventory).ID())
 }
 
@@ -82,13 +82,13 @@ func (r *Reconciler) listOLVMClusters(ctx context.Context, s *scope) (map[string
 	return out, nil
 }
 
-// standbyGroups returns groups for the standby VMs of clusters.
-func (s *scope) standbyGroups(olvmClusters map[string]*infrav1.OLVMCluster) []inventory.Group {
+// buildStandbyGroups returns groups for the standby VMs of clusters.
+func (s *scope) buildStandbyGroups(olvmClusters map[string]*infrav1.OLVMCluster) []inventory.Group {
 	var out []inventory.Group
 
 	for _, name := range slices.Sorted(maps.Keys(olvmClusters)) {
 		c := olvmClusters[name]
-		if !c.DeletionTimestamp.IsZero() || !s.isSameEngine(c) {
+		if !c.DeletionTimestamp.IsZero() || !s.usesSameEngine(c) {
 			continue
 		}
 
@@ -136,7 +136,7 @@ func (r *Reconciler) reconcileClusters(ctx context.Context, s *scope) (clusterFa
 		}
 	}
 
-	facts.moving = r.moves.noteMove(client.ObjectKeyFromObject(s.inventory), facts.moving, facts.all, time.Now())
+	facts.moving = r.moves.recordMove(client.ObjectKeyFromObject(s.inventory), facts.moving, facts.all, time.Now())
 
 	return facts, nil
 }
@@ -164,7 +164,7 @@ func (r *Reconciler) listMembers(
 		// Machines on another engine cannot use this engine's VMs. The conditions of the machines report this.
 		cluster := m.Labels[clusterv1.ClusterNameLabel]
 		at, known := olvmClusters[cluster]
-		if !m.DeletionTimestamp.IsZero() || !s.clusters.active[cluster] || known && !s.isSameEngine(at) {
+		if !m.DeletionTimestamp.IsZero() || !s.clusters.active[cluster] || known && !s.usesSameEngine(at) {
 			continue
 		}
 
@@ -175,7 +175,7 @@ func (r *Reconciler) listMembers(
 			return nil, fmt.Errorf("failed to get the owner of OLVMMachine %s: %w", m.Name, err)
 		}
 
-		out = append(out, member{olvmMachine: m, machine: machine, maker: metav1.GetControllerOf(machine)})
+		out = append(out, member{olvmMachine: m, machine: machine, controllerRef: metav1.GetControllerOf(machine)})
 	}
 
 	slices.SortFunc(out, func(a, b member) int {
@@ -188,8 +188,8 @@ func (r *Reconciler) listMembers(
 	return out, nil
 }
 
-// groupByMaker groups machines by the object that has created them, such as a MachineSet.
-func groupByMaker(members []member) [][]member {
+// groupByController groups machines by the object that has created them, such as a MachineSet.
+func groupByController(members []member) [][]member {
 	var out [][]member
 
 	for _, m := range members {
@@ -280,14 +280,14 @@ func newGroup(members []member, replicas int) (inventory.Group, error) {
 // fetchReplicas returns the number of machines requested by the maker. It returns 0 for an unknown number, and for a
 // maker in deletion.
 func (r *Reconciler) fetchReplicas(ctx context.Context, m member) (int, error) {
-	if m.maker == nil {
+	if m.controllerRef == nil {
 		return 0, nil
 	}
 
 	maker := &unstructured.Unstructured{}
-	maker.SetAPIVersion(m.maker.APIVersion)
-	maker.SetKind(m.maker.Kind)
-	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: m.machine.Namespace, Name: m.maker.Name}, maker)
+	maker.SetAPIVersion(m.controllerRef.APIVersion)
+	maker.SetKind(m.controllerRef.Kind)
+	err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: m.machine.Namespace, Name: m.controllerRef.Name}, maker)
 
 	switch {
 	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err): // deleted, or a kind of another provider

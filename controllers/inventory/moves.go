@@ -23,9 +23,9 @@ type move struct {
 	at      time.Time
 }
 
-// noteMove records the paused Cluster seen by a pass, or "" for none. It returns the Cluster probably being moved by
+// recordMove records the paused Cluster seen by a pass, or "" for none. It returns the Cluster probably being moved by
 // clusterctl. It forgets a Cluster that exists and is no longer paused.
-func (m *moves) noteMove(inventory client.ObjectKey, paused string, clusters map[string]bool, now time.Time) string {
+func (m *moves) recordMove(inventory client.ObjectKey, paused string, clusters map[string]bool, now time.Time) string {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 

@@ -44,18 +44,18 @@ func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
 
 	for i := range s.listed.objects {
 		known[engine.ID(s.listed.objects[i].Spec.VMID)] = true
-		if err := r.keepObject(ctx, s, s.listed.objects[i].DeepCopy()); err != nil {
+		if err := r.reconcileObject(ctx, s, s.listed.objects[i].DeepCopy()); err != nil {
 			return err
 		}
 	}
 
-	if s.inventory.DeletionTimestamp.IsZero() && s.engine.pool != nil {
-		for _, id := range slices.Sorted(maps.Keys(s.engine.pool.VMs)) {
-			if vm := s.engine.pool.VMs[id]; known[id] || s.isBeingMade(vm) || s.isBeingMoved(vm) {
+	if s.inventory.DeletionTimestamp.IsZero() && s.engine.contents != nil {
+		for _, id := range slices.Sorted(maps.Keys(s.engine.contents.VMs)) {
+			if vm := s.engine.contents.VMs[id]; known[id] || s.isBeingCreated(vm) || s.isBeingMoved(vm) {
 				continue
 			}
 
-			if err := r.createObject(ctx, s, s.engine.pool.VMs[id]); err != nil {
+			if err := r.createObject(ctx, s, s.engine.contents.VMs[id]); err != nil {
 				return err
 			}
 		}
@@ -66,8 +66,8 @@ func (r *Reconciler) reconcileObjects(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isBeingMade reports whether the VM was created for an OLVMInventoryVM still without a VM ID.
-func (s *scope) isBeingMade(vm engine.DescribedVM) bool {
+// isBeingCreated reports whether the VM was created for an OLVMInventoryVM still without a VM ID.
+func (s *scope) isBeingCreated(vm engine.DescribedVM) bool {
 	owner, ok := ownermark.ParseInventoryOwner(vm.CommentText())
 
 	return ok && slices.ContainsFunc(s.listed.objects, func(object infrav1alpha1.OLVMInventoryVM) bool {
@@ -83,16 +83,16 @@ func (s *scope) isBeingMoved(vm engine.DescribedVM) bool {
 	return s.canBeMoving() && (mark.Namespace == s.inventory.Namespace || owner.Namespace == s.inventory.Namespace)
 }
 
-// keepObject adds an existing OLVMInventoryVM to the scope, and updates its labels.
-func (r *Reconciler) keepObject(ctx context.Context, s *scope, object *infrav1alpha1.OLVMInventoryVM) error {
+// reconcileObject adds an existing OLVMInventoryVM to the scope, and updates its labels.
+func (r *Reconciler) reconcileObject(ctx context.Context, s *scope, object *infrav1alpha1.OLVMInventoryVM) error {
 	e := &entry{object: object}
-	if s.engine.pool != nil {
-		if vm, ok := s.engine.pool.VMs[engine.ID(object.Spec.VMID)]; ok {
+	if s.engine.contents != nil {
+		if vm, ok := s.engine.contents.VMs[engine.ID(object.Spec.VMID)]; ok {
 			e.vm = &vm
 		}
 	}
 
-	forgotten, err := s.isForgotten(ctx, e)
+	forgotten, err := s.checkForgotten(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (r *Reconciler) keepObject(ctx context.Context, s *scope, object *infrav1al
 		return nil
 	}
 
-	wanted := inventory.BuildLabels(s.inventory, *e.vm, s.engine.pool.Hosts)
+	wanted := inventory.BuildLabels(s.inventory, *e.vm, s.engine.contents.Hosts)
 	if maps.Equal(object.Labels, wanted) {
 		return nil
 	}
@@ -123,9 +123,9 @@ func (r *Reconciler) keepObject(ctx context.Context, s *scope, object *infrav1al
 	return r.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
-// isForgotten reports whether an OLVMInventoryVM is unclaimed or released, and its VM no longer belongs to the
+// checkForgotten reports whether an OLVMInventoryVM is unclaimed or released, and its VM no longer belongs to the
 // inventory. For released and provisioned VMs, the engine must confirm that the VM does not exist.
-func (s *scope) isForgotten(ctx context.Context, e *entry) (bool, error) {
+func (s *scope) checkForgotten(ctx context.Context, e *entry) (bool, error) {
 	claim := e.object.Spec.ClaimRef
 	provisioned := e.object.Spec.FromProvision != nil
 	if e.vm != nil || s.engine.session == nil || claim != nil && !claim.Released || !inventory.IsComplete(e.object) {
@@ -171,11 +171,11 @@ func (r *Reconciler) removeObject(ctx context.Context, object *infrav1alpha1.OLV
 // createObject creates the OLVMInventoryVM of a VM.
 func (r *Reconciler) createObject(ctx context.Context, s *scope, vm engine.DescribedVM) error {
 	object := s.newObject(inventory.ChooseObjectName(vm, s.listed.taken))
-	object.Labels = inventory.BuildLabels(s.inventory, vm, s.engine.pool.Hosts)
+	object.Labels = inventory.BuildLabels(s.inventory, vm, s.engine.contents.Hosts)
 	object.Spec.VMID = vm.ID.String()
 
 	if err := r.Client.Create(ctx, object); apierrors.IsAlreadyExists(err) {
-		s.soon = true // the cache is stale
+		s.requeueSoon = true // the cache is stale
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("failed to create OLVMInventoryVM %s: %w", object.Name, err)

@@ -29,12 +29,12 @@ import (
 type provisionFacts struct {
 	// err explains why VMs cannot be created. It is nil if they can.
 	err error
-	// young reports that the inventory is too young to create VMs.
-	young bool
+	// tooNew reports that the inventory is too young to create VMs.
+	tooNew bool
 	// wanted and made count the desired and the existing VMs.
 	wanted, made int
-	// left counts the objects of provisioned VMs, including those in deletion.
-	left int
+	// remainingObjects counts the objects of provisioned VMs, including those in deletion.
+	remainingObjects int
 }
 
 // hasProvisions reports whether the inventory creates VMs, or has created any.
@@ -59,7 +59,7 @@ func (r *Reconciler) reconcileProvision(ctx context.Context, s *scope) {
 
 	switch {
 	case apierrors.IsConflict(s.provision.err): // someone else was faster; the next pass sees the change
-		s.provision.err, s.soon = nil, true
+		s.provision.err, s.requeueSoon = nil, true
 	case s.provision.err != nil:
 		s.failed = true
 	}
@@ -74,7 +74,7 @@ func (r *Reconciler) provisionVMs(ctx context.Context, s *scope) error {
 	}
 
 	if s.canBeMoving() {
-		s.provision.young, s.soon = true, true
+		s.provision.tooNew, s.requeueSoon = true, true
 		return nil
 	}
 
@@ -84,9 +84,11 @@ func (r *Reconciler) provisionVMs(ctx context.Context, s *scope) error {
 	}
 
 	inputs, err := inventory.ReadProvision(pool,
-		func(name string) (infrav1.OLVMMachineSpec, error) { return r.readTemplate(ctx, pool.Namespace, name) },
+		func(name string) (infrav1.OLVMMachineSpec, error) {
+			return r.readAndLabelTemplate(ctx, pool.Namespace, name)
+		},
 		func(template infrav1.OLVMMachineSpec) ([]string, error) {
-			return s.engine.pool.ListHostNames(ctx, s.engine.session, pool, template)
+			return s.engine.contents.ListHostNames(ctx, s.engine.session, pool, template)
 		})
 	if err != nil {
 		return err
@@ -119,13 +121,13 @@ func (r *Reconciler) provisionVMs(ctx context.Context, s *scope) error {
 // VMs.
 const madeAtOnce = 50
 
-// youth is the minimum age of an inventory before it creates VMs. clusterctl move creates the inventory at the same
+// minAge is the minimum age of an inventory before it creates VMs. clusterctl move creates the inventory at the same
 // time as the Clusters, and only their spec.paused reveals the move.
-const youth = 3 * time.Second
+const minAge = 3 * time.Second
 
 // canBeMoving reports whether a move to or from another management cluster may be under way in the namespace.
 func (s *scope) canBeMoving() bool {
-	return s.clusters.moving != "" || time.Since(s.inventory.CreationTimestamp.Time) < youth
+	return s.clusters.moving != "" || time.Since(s.inventory.CreationTimestamp.Time) < minAge
 }
 
 // planProvision plans new VMs, with names not yet used in the engine.
@@ -143,18 +145,18 @@ func (s *scope) planProvision(
 	for {
 		plan := inventory.PlanProvision(pool, inputs.Hosts, s.listed.objects, taken, inUse)
 		if len(plan.Make) > madeAtOnce {
-			plan.Make, s.soon = plan.Make[:madeAtOnce], true
+			plan.Make, s.requeueSoon = plan.Make[:madeAtOnce], true
 		}
 
 		foreign := 0
 
 		for _, vm := range plan.Make {
-			there, err := s.engine.session.FindVM(ctx, s.engine.pool.DataCenter, vm.Name)
+			existing, err := s.engine.session.FindVM(ctx, s.engine.contents.DataCenter, vm.Name)
 			if err != nil {
 				return plan, err
 			}
 
-			if there != nil {
+			if existing != nil {
 				taken[vm.Name] = true
 				foreign++
 			}
@@ -166,9 +168,11 @@ func (s *scope) planProvision(
 	}
 }
 
-// readTemplate reads the machine spec of a template. It also labels the template, so clusterctl moves it with the
-// inventory.
-func (r *Reconciler) readTemplate(ctx context.Context, namespace, name string) (infrav1.OLVMMachineSpec, error) {
+// readAndLabelTemplate reads the machine spec of a template. It also labels the template, so clusterctl moves it with
+// the inventory.
+func (r *Reconciler) readAndLabelTemplate(
+	ctx context.Context, namespace, name string,
+) (infrav1.OLVMMachineSpec, error) {
 	template := &infrav1.OLVMMachineTemplate{}
 	key := client.ObjectKey{Namespace: namespace, Name: name}
 	if err := r.Client.Get(ctx, key, template); apierrors.IsNotFound(err) {
@@ -208,7 +212,7 @@ func (r *Reconciler) createProvisioned(
 		object := s.newObject(vm.Name)
 		object.Spec.FromProvision = decided
 		if err := r.Client.Create(ctx, object); apierrors.IsAlreadyExists(err) {
-			s.soon = true // the cache is stale
+			s.requeueSoon = true // the cache is stale
 			return nil
 		} else if err != nil {
 			return fmt.Errorf("failed to create OLVMInventoryVM %s: %w", vm.Name, err)
@@ -266,7 +270,7 @@ func (r *Reconciler) removeProvisioned(ctx context.Context, s *scope, names []st
 func (s *scope) countProvisioned() {
 	for i := range s.listed.objects {
 		if vm := &s.listed.objects[i]; isProvisioned(*vm) {
-			s.provision.left++
+			s.provision.remainingObjects++
 
 			if inventory.IsComplete(vm) && vm.DeletionTimestamp.IsZero() {
 				s.provision.made++

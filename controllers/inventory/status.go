@@ -40,7 +40,7 @@ func (r *Reconciler) reconcileStatuses(ctx context.Context, s *scope) error {
 		// The controller of OLVMInventoryVMs writes to the same list of conditions.
 		lock := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := r.Client.Status().Patch(ctx, e.object, lock); apierrors.IsConflict(err) {
-			s.soon = true
+			s.requeueSoon = true
 			continue
 		} else if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("failed to write the status of OLVMInventoryVM %s: %w", e.object.Name, err)
@@ -80,7 +80,7 @@ func (s *scope) fillStatus(e *entry) {
 	if e.vm != nil {
 		status.VMName, status.VMStatus, status.VMTemplateName = e.vm.Name, string(e.vm.Status), e.vm.Template.Name
 		status.Networks, status.HostName = limitNetworks(inventory.CollectNetworks(*e.vm)), ""
-		if host := inventory.FindHost(*e.vm, s.engine.pool.Hosts); host != nil {
+		if host := inventory.FindHost(*e.vm, s.engine.contents.Hosts); host != nil {
 			status.HostName = host.Name
 		}
 	}
@@ -151,7 +151,7 @@ func (s *scope) decidePhase(e *entry) (phase, reason, message string) {
 			"The engine has no such VM in the pool any more"
 	}
 
-	if reason, message = s.engine.pool.ExplainUnclaimable(*e.vm); reason != "" {
+	if reason, message = s.engine.contents.ExplainUnclaimable(*e.vm); reason != "" {
 		return infrav1alpha1.InventoryVMIneligible, reason, message
 	}
 
@@ -163,8 +163,8 @@ func (s *scope) decidePhase(e *entry) (phase, reason, message string) {
 	return infrav1alpha1.InventoryVMAvailable, "", ""
 }
 
-// adviseRelease returns the advice to end a claim, for messages.
-func adviseRelease(claim *infrav1alpha1.InventoryClaim) string {
+// describeRelease returns the advice to end a claim, for messages.
+func describeRelease(claim *infrav1alpha1.InventoryClaim) string {
 	return fmt.Sprintf("set the annotation %s of this object to %s", infrav1alpha1.ReleaseClaimAnnotation, claim.ID)
 }
 
@@ -180,14 +180,14 @@ func (s *scope) findClaimProblem(e *entry) (reason, message string) {
 		return inventory.ReasonAbsent, "The engine has no such VM in the pool any more"
 	case claim.MachineName != "" && s.machines[claim.MachineName] == nil:
 		return inventory.ReasonClaimant, fmt.Sprintf("OLVMMachine %s does not exist. When its VM may be used again, %s",
-			claim.MachineName, adviseRelease(claim))
+			claim.MachineName, describeRelease(claim))
 	case !s.clusters.all[claim.ClusterName] && claim.MachineName != "":
 		return inventory.ReasonClaimant, fmt.Sprintf(
 			"Cluster %s does not exist, and OLVMMachine %s has its VM. Create "+
 				"the Cluster again, or delete the OLVMMachine", claim.ClusterName, claim.MachineName)
 	case !s.clusters.all[claim.ClusterName]:
 		return inventory.ReasonClaimant, fmt.Sprintf("Cluster %s does not exist. When its VM may be used again, %s",
-			claim.ClusterName, adviseRelease(claim))
+			claim.ClusterName, describeRelease(claim))
 	case isReleaseRequested(e.object):
 		return "", fmt.Sprintf("The annotation %s asks for the VM that OLVMMachine %s has; delete its Machine to "+
 			"release it", infrav1alpha1.ReleaseClaimAnnotation, claim.MachineName)
@@ -206,7 +206,7 @@ func (r *Reconciler) reconcileDelete(s *scope) {
 		}
 	}
 
-	if len(s.claimed) == 0 && s.provision.left == 0 {
+	if len(s.claimed) == 0 && s.provision.remainingObjects == 0 {
 		controllerutil.RemoveFinalizer(s.inventory, infrav1alpha1.InventoryFinalizer)
 	}
 }
@@ -224,7 +224,7 @@ func updateStatus(s *scope) {
 	}
 
 	pass.SetReady(s.inventory, parts)
-	if !s.decided {
+	if !s.complete {
 		return // the last known numbers stay
 	}
 
@@ -289,9 +289,9 @@ func setScheduledCondition(s *scope) {
 	}
 
 	switch {
-	case !s.decided && conditions.Get(s.inventory, condition.Type) != nil:
+	case !s.complete && conditions.Get(s.inventory, condition.Type) != nil:
 		return // the last known condition stays
-	case !s.decided:
+	case !s.complete:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
 	case len(short) > 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.UnschedulableReason
@@ -310,16 +310,16 @@ func setDeletingCondition(s *scope) {
 
 	switch {
 	case s.inventory.DeletionTimestamp.IsZero():
-	case len(s.claimed)+s.provision.left > 0 && s.engine.err != nil:
+	case len(s.claimed)+s.provision.remainingObjects > 0 && s.engine.err != nil:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.UnableToDecommissionReason
 		_, condition.Message = blocker.ExplainEngineError(s.engine.err)
 	case len(s.claimed) > 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.WaitingForClaimsReason
 		condition.Message = "Waiting for the claims on " + strings.Join(s.claimed, ", ") + " to end"
-	case s.provision.left > 0:
+	case s.provision.remainingObjects > 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.DeletingReason
 		condition.Message = fmt.Sprintf("Waiting for the deletion of %d VMs that were made for the pool",
-			s.provision.left)
+			s.provision.remainingObjects)
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.DeletingReason
 	}
@@ -351,10 +351,10 @@ func setProvisionedCondition(s *scope) {
 		if errors.As(facts.err, &field) {
 			condition.Reason = field.Reason
 		}
-	case facts.young:
+	case facts.tooNew:
 		condition.Status, condition.Reason = metav1.ConditionFalse, infrav1.ProvisioningReason
 		condition.Message = "The inventory has just been created"
-	case facts.made < facts.wanted || facts.left != facts.made:
+	case facts.made < facts.wanted || facts.remainingObjects != facts.made:
 		condition.Status = metav1.ConditionFalse
 		condition.Reason, condition.Message = s.describeProvisioning()
 		condition.Message = steadytext.Shorten(condition.Message, pass.MaxMessage)

@@ -41,9 +41,9 @@ import (
 const (
 	// retry is the retry interval if the engine did not answer, or if a user must solve a problem.
 	retry = 10 * time.Second
-	// settling is the time for other management clusters to notice a deletion. If one of them chose the VM earlier, it
-	// has tagged the VM by then.
-	settling = 2 * time.Second
+	// settlePeriod is the time for other management clusters to notice a deletion. If one of them chose the VM earlier,
+	// it has tagged the VM by then.
+	settlePeriod = 2 * time.Second
 )
 
 // statePrefix separates the state of an OLVMInventoryVM from that of an OLVMMachine with the same name.
@@ -62,7 +62,7 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader bypasses the cache for reads that must not be stale.
 	APIReader client.Reader
-	Engines   *enginepool.Pool
+	Engines   *enginepool.Registry
 	// Runs is shared by all controllers. Addresses is shared by all controllers that allocate addresses.
 	Runs             *workspace.RunQueue
 	Addresses        *addressing.Allocator
@@ -133,12 +133,12 @@ type scope struct {
 	allocation addressing.Allocation
 	// missing reports that the engine has no VM of the object. reconcileOwnership sets it.
 	missing bool
-	// settling reports that a new tag announces the VM's deletion to other management clusters. reconcileOwnership sets
-	// it.
-	settling bool
+	// announcing reports that a new tag announces the VM's deletion to other management clusters. reconcileOwnership
+	// sets it.
+	announcing bool
 	// blocked explains why a deletion must wait. It is nil if the deletion may proceed.
 	blocked *blocker.Error
-	// moving reports that clusterctl move is running; err is then the reason to wait. awaitMove sets both.
+	// moving reports that clusterctl move is running; err is then the reason to wait. enterUnlessMoving sets both.
 	moving bool
 }
 
@@ -187,10 +187,10 @@ func (r *Reconciler) openPass(
 		Admit: func(context.Context) (bool, ctrl.Result, error) {
 			return vm.Spec.FromProvision != nil, ctrl.Result{}, nil // otherwise, someone else created the VM
 		},
-		IsPaused:  func(ctx context.Context) (bool, error) { return isPaused(ctx, s) },
-		Enter:     func(ctx context.Context) (func(), ctrl.Result, error) { return r.awaitMove(ctx, s) },
-		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcileVM(ctx, s) },
-		SetStatus: func() { updateStatus(s) },
+		EnsurePaused: func(ctx context.Context) (bool, error) { return ensurePausedCondition(ctx, s) },
+		Enter:        func(ctx context.Context) (func(), ctrl.Result, error) { return r.enterUnlessMoving(ctx, s) },
+		Work:         func(ctx context.Context) (ctrl.Result, error) { return r.reconcileVM(ctx, s) },
+		SetStatus:    func() { updateStatus(s) },
 		Written: func(gone bool) {
 			if !gone {
 				s.workspace.DropRecordedRun()
@@ -204,10 +204,10 @@ func (r *Reconciler) openPass(
 	return frame, nil
 }
 
-// isPaused reports whether the VM or its inventory is paused, and writes the cause.
-func isPaused(ctx context.Context, s *scope) (bool, error) {
+// ensurePausedCondition reports whether the VM or its inventory is paused, and writes the cause.
+func ensurePausedCondition(ctx context.Context, s *scope) (bool, error) {
 	if s.inventory == nil || !annotations.HasPaused(s.inventory) {
-		return s.workspace.CheckPaused(ctx, nil)
+		return s.workspace.EnsurePausedCondition(ctx, nil)
 	}
 
 	cause := fmt.Sprintf("OLVMInventory %s has the %s annotation", s.inventory.Name, clusterv1.PausedAnnotation)
@@ -215,11 +215,11 @@ func isPaused(ctx context.Context, s *scope) (bool, error) {
 	return true, workspace.WritePaused(ctx, s.pass, s.vm, cause)
 }
 
-// awaitMove ends the pass for a complete VM while clusterctl move is running.
-func (r *Reconciler) awaitMove(ctx context.Context, s *scope) (func(), ctrl.Result, error) {
+// enterUnlessMoving ends the pass for a complete VM while clusterctl move is running.
+func (r *Reconciler) enterUnlessMoving(ctx context.Context, s *scope) (func(), ctrl.Result, error) {
 	// In the target cluster of clusterctl move, the states arrive after the objects. In the source cluster, nothing may
 	// change.
-	moving, err := r.isMoving(ctx, s)
+	moving, err := r.checkMoving(ctx, s)
 	if moving && s.vm.DeletionTimestamp.IsZero() && inventory.IsComplete(s.vm) {
 		return nil, ctrl.Result{RequeueAfter: retry}, nil
 	}
@@ -244,9 +244,9 @@ func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) (ctrl.Result, er
 	return r.reconcileNormal(ctx, s)
 }
 
-// isMoving reports whether a Cluster of the namespace is paused, as during clusterctl move. It skips this check if the
-// VM needs no change.
-func (r *Reconciler) isMoving(ctx context.Context, s *scope) (bool, error) {
+// checkMoving reports whether a Cluster of the namespace is paused, as during clusterctl move. It skips this check if
+// the VM needs no change.
+func (r *Reconciler) checkMoving(ctx context.Context, s *scope) (bool, error) {
 	// During a move, an object without the finalizer is about to be deleted. It must not get its finalizers back.
 	if s.vm.DeletionTimestamp.IsZero() && inventory.IsComplete(s.vm) &&
 		controllerutil.ContainsFinalizer(s.vm, infrav1alpha1.InventoryVMFinalizer) {
@@ -286,13 +286,13 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) (ctrl.Result
 		s.vm.Spec.VMID = id
 	}
 
-	if s.isApplied() {
+	if s.isComplete() {
 		return ctrl.Result{}, nil
 	}
 
 	r.reconcileEngine(ctx, s)
 
-	if lost, err := r.reconcileLost(ctx, s); err != nil || lost {
+	if lost, err := r.deleteIfLost(ctx, s); err != nil || lost {
 		return ctrl.Result{}, err
 	}
 
@@ -301,7 +301,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) (ctrl.Result
 	}
 
 	if s.err == nil && !s.isRequested() {
-		if taken, err := r.reconcileConflict(ctx, s); err != nil || taken {
+		if taken, err := r.deleteIfConflicting(ctx, s); err != nil || taken {
 			return ctrl.Result{}, err
 		}
 	}
@@ -326,9 +326,9 @@ func (s *scope) stateSecret() string {
 	return s.vm.Status.Terraform.StateSecretName
 }
 
-// reconcileLost deletes the object if someone deleted its incomplete VM in the engine. The inventory then creates
+// deleteIfLost deletes the object if someone deleted its incomplete VM in the engine. The inventory then creates
 // another object, and with it another VM.
-func (r *Reconciler) reconcileLost(ctx context.Context, s *scope) (bool, error) {
+func (r *Reconciler) deleteIfLost(ctx context.Context, s *scope) (bool, error) {
 	if s.session == nil || s.vm.Spec.VMID == "" || s.workspace.IsInFlight() {
 		return false, nil
 	}
@@ -351,8 +351,8 @@ func (r *Reconciler) deleteObject(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// isApplied reports whether the VM is complete.
-func (s *scope) isApplied() bool {
+// isComplete reports whether the VM is complete.
+func (s *scope) isComplete() bool {
 	return s.observed.State.WasApplied() && s.vm.Spec.VMID != ""
 }
 
@@ -417,9 +417,9 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// reconcileConflict deletes the object if another object got one of its addresses at the same time. The inventory then
-// creates an object with other addresses. The engine has nothing of the object yet.
-func (r *Reconciler) reconcileConflict(ctx context.Context, s *scope) (bool, error) {
+// deleteIfConflicting deletes the object if another object got one of its addresses at the same time. The inventory
+// then creates an object with other addresses. The engine has nothing of the object yet.
+func (r *Reconciler) deleteIfConflicting(ctx context.Context, s *scope) (bool, error) {
 	identity, err := s.session.LoadIdentity(ctx) // the inventory may not have recorded it yet
 	if err != nil {
 		return false, err
@@ -497,8 +497,8 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 	switch {
 	case s.blocked != nil:
 		return ctrl.Result{RequeueAfter: retry}, nil
-	case s.settling:
-		return ctrl.Result{RequeueAfter: settling}, nil
+	case s.announcing:
+		return ctrl.Result{RequeueAfter: settlePeriod}, nil
 	}
 
 	return r.reconcileDestroy(ctx, s)
@@ -515,7 +515,7 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, s *scope) {
 	s.missing = len(ids) > 0
 
 	for _, id := range ids {
-		there, err := s.checkAndMark(ctx, id)
+		there, err := s.ensureDeletionTag(ctx, id)
 		if err != nil {
 			s.session, s.err = nil, err
 			return
@@ -538,8 +538,9 @@ func (s *scope) vmIDs() []engine.ID {
 	return out
 }
 
-// checkAndMark records why a VM must not be deleted, or tags it for deletion. It reports whether the engine has the VM.
-func (s *scope) checkAndMark(ctx context.Context, id engine.ID) (bool, error) {
+// ensureDeletionTag records why a VM must not be deleted, or tags it for deletion. It reports whether the engine has
+// the VM.
+func (s *scope) ensureDeletionTag(ctx context.Context, id engine.ID) (bool, error) {
 	vm, tags, err := fetchVMWithTags(ctx, s.session, id)
 	if engine.IsNotFound(err) {
 		return false, nil
@@ -547,7 +548,7 @@ func (s *scope) checkAndMark(ctx context.Context, id engine.ID) (bool, error) {
 		return true, err
 	}
 
-	blocked := explainKept(*vm, tags, s.ownerMark())
+	blocked := explainNotDeleted(*vm, tags, s.ownerMark())
 	if blocked != nil {
 		s.blocked = blocked
 		return true, nil
@@ -557,7 +558,7 @@ func (s *scope) checkAndMark(ctx context.Context, id engine.ID) (bool, error) {
 		return true, nil
 	}
 
-	s.settling = true
+	s.announcing = true
 
 	return true, inventory.MarkDeleting(ctx, s.session, id)
 }
@@ -574,8 +575,8 @@ func fetchVMWithTags(ctx context.Context, session *engine.Client, id engine.ID) 
 	return vm, tags, err
 }
 
-// explainKept explains why a VM must not be deleted now. It returns nil if it may be deleted.
-func explainKept(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blocker.Error {
+// explainNotDeleted explains why a VM must not be deleted now. It returns nil if it may be deleted.
+func explainNotDeleted(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blocker.Error {
 	mark, tagged := inventory.GetMark(engine.DescribedVM{VM: vm, Tags: tags})
 	found, ours := ownermark.ParseInventoryOwner(vm.CommentText())
 

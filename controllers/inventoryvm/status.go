@@ -24,7 +24,7 @@ func setApplied(s *scope) {
 	condition := metav1.Condition{Type: infrav1.InfrastructureAppliedCondition, Status: metav1.ConditionFalse}
 
 	switch {
-	case s.isApplied():
+	case s.isComplete():
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.AppliedReason
 	case s.observed.StateErr != nil:
 		condition.Reason = infrav1.StateInvalidReason

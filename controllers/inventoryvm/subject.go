@@ -153,7 +153,7 @@ func (s *vmSubject) checkFree(ctx context.Context, vm *engine.VM) error {
 		return err
 	}
 
-	if blocked := explainKept(*vm, tags, s.owner); blocked != nil {
+	if blocked := explainNotDeleted(*vm, tags, s.owner); blocked != nil {
 		return blocked
 	}
 

@@ -119,7 +119,7 @@ func newBench(t *testing.T, change func(*objects)) *bench {
 	b.r = &Reconciler{
 		Client:    api,
 		APIReader: api,
-		Engines:   &enginepool.Pool{Reader: api, Sessions: &engine.Sessions{}},
+		Engines:   &enginepool.Registry{Reader: api, Sessions: &engine.Sessions{}},
 		Runs:      runs,
 		Addresses: &addressing.Allocator{Client: api, Reader: api, CacheHasAll: true},
 		Recorder:  b.recorder,

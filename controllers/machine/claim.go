@@ -104,7 +104,7 @@ func (r *Reconciler) reconcileClaim(ctx context.Context, scope *machineScope) (t
 	switch {
 	case scope.claim.object == nil:
 		scope.claim.err, err = r.explainUnclaimed(ctx, scope)
-		return vmSteady, err
+		return steadyInterval, err
 	case scope.claim.object.Status.ClaimID != inventory.ConfirmedID(*scope.claim.object.Spec.ClaimRef) &&
 		m.Spec.ProviderID == "":
 		scope.claim.err = &blocker.Error{
@@ -172,13 +172,13 @@ func isInGroup(scope *machineScope, group string) bool {
 	return group == name || strings.HasPrefix(group, name+"/") && strings.HasSuffix(group, "/"+scope.olvmMachine.Name)
 }
 
-// claimedVM returns the claimed VM as the engine reports it. It returns nil if there is none.
-func (s *machineScope) claimedVM() *engine.VM {
+// getClaimedVM returns the claimed VM as the engine reports it. It returns nil if there is none.
+func (s *machineScope) getClaimedVM() *engine.VM {
 	if !s.isFromInventory() {
 		return nil
 	}
 
-	return s.vm.seen
+	return s.vm.current
 }
 
 // releaseClaim releases the VM of a deleted machine. The OLVMInventory controller then prepares the VM for its next

@@ -69,7 +69,7 @@ func TestReconcileClaim(t *testing.T) {
 		},
 		"the claim of another machine": {
 			func(o *objects) { o.pooled(); o.more = append(o.more, claimOf("vm-a", "n", "c1/n")) }, "",
-			infrav1.WaitingForClaimReason, vmSteady,
+			infrav1.WaitingForClaimReason, steadyInterval,
 		},
 		"the claim of a machine of its name elsewhere": {
 			func(o *objects) {
@@ -77,7 +77,7 @@ func TestReconcileClaim(t *testing.T) {
 				claim := claimOf("vm-a", "m", "c1/m")
 				claim.Namespace = "elsewhere"
 				o.more = append(o.more, claim)
-			}, "", infrav1.WaitingForClaimReason, vmSteady,
+			}, "", infrav1.WaitingForClaimReason, steadyInterval,
 		},
 		"a claim that was released": {
 			func(o *objects) {
@@ -85,7 +85,7 @@ func TestReconcileClaim(t *testing.T) {
 				claim := claimOf("vm-a", "m", "c1/m")
 				claim.Spec.ClaimRef.Released = true
 				o.more = append(o.more, claim)
-			}, "", infrav1.WaitingForClaimReason, vmSteady,
+			}, "", infrav1.WaitingForClaimReason, steadyInterval,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -241,13 +241,13 @@ func TestClaimedVM(t *testing.T) {
 	seen := &engine.VM{ID: vmID}
 
 	pooled := newBench(t, func(o *objects) { o.pooled() }).scope()
-	check.Equal(t, "a machine without a claim", pooled.claimedVM(), nil)
-	pooled.vm.seen = seen
-	check.Equal(t, "a machine with a claim", pooled.claimedVM(), seen)
+	check.Equal(t, "a machine without a claim", pooled.getClaimedVM(), nil)
+	pooled.vm.current = seen
+	check.Equal(t, "a machine with a claim", pooled.getClaimedVM(), seen)
 
 	made := newBench(t, nil).scope()
-	made.vm.seen = seen
-	check.Equal(t, "a machine whose VM is made", made.claimedVM(), nil)
+	made.vm.current = seen
+	check.Equal(t, "a machine whose VM is made", made.getClaimedVM(), nil)
 }
 
 // TestReleaseClaim verifies that a machine releases its own VM only.

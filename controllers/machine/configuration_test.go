@@ -22,7 +22,7 @@ func TestConfiguringWaits(t *testing.T) {
 	for name, missing := range map[string]func(*machineScope){
 		"the engine":         func(s *machineScope) { s.engine.session = nil },
 		"the addresses":      func(s *machineScope) { s.network.err = errors.New("none is left") },
-		"the bootstrap data": func(s *machineScope) { s.waiting = newWaitingForDataError("no Secret") },
+		"the bootstrap data": func(s *machineScope) { s.userDataBlocker = newWaitingForDataError("no Secret") },
 		"a state":            func(s *machineScope) { s.observed.StateErr = errors.New("not gzip") },
 		"a claim":            func(s *machineScope) { s.claim.err = &blocker.Error{} },
 	} {
@@ -86,7 +86,7 @@ func TestWhatCannotBeConfigured(t *testing.T) {
 			change: func(o *objects) {
 				o.olvmCluster.Annotations = map[string]string{infrav1.RouterIDsAnnotation: "{"}
 			},
-			reason: infrav1.ControlPlaneServicesInvalidReason, err: infrav1.RouterIDsAnnotation, after: vmSteady,
+			reason: infrav1.ControlPlaneServicesInvalidReason, err: infrav1.RouterIDsAnnotation, after: steadyInterval,
 		},
 		"an engine that does not answer": {fault: "/api/clusters", err: "engine", after: engineRetry},
 	} {
@@ -105,14 +105,14 @@ func TestWhatCannotBeConfigured(t *testing.T) {
 			check.Equal(t, "it was resolved", scope.desired.built != nil, false)
 			check.Equal(t, "digest", scope.desired.digest, "")
 			check.Error(t, scope.desired.err, tt.err)
-			check.Equal(t, "what it waits for", reasonOf(scope.waiting), tt.waits)
+			check.Equal(t, "what it waits for", reasonOf(scope.userDataBlocker), tt.waits)
 
 			var got *blocker.Error
 			errors.As(scope.desired.err, &got)
 			check.Equal(t, "the reason", reasonOf(got), tt.reason)
 
 			if tt.waits != "" {
-				check.Contains(t, "what is wrong", scope.waiting.Message, tt.err)
+				check.Contains(t, "what is wrong", scope.userDataBlocker.Message, tt.err)
 			}
 		})
 	}
@@ -135,7 +135,7 @@ func TestAClaimedVMThatCannotBeReadIsAskedForAgain(t *testing.T) {
 	check.Equal(t, "the VM is another's", scope.vm.foreign, nil)
 
 	b.sim.ClearFaults()
-	b.r.Engines = &enginepool.Pool{Reader: b.api, Sessions: b.r.Engines.Sessions} // without the cached answer
+	b.r.Engines = &enginepool.Registry{Reader: b.api, Sessions: b.r.Engines.Sessions} // without the cached answer
 	scope = b.configured()
 	check.Equal(t, "the VM that is taken over", scope.desired.built.Machine.ClaimedVMID, vmID)
 }

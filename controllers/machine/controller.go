@@ -56,7 +56,7 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader bypasses the cache for reads that must not be stale.
 	APIReader client.Reader
-	Engines   *enginepool.Pool
+	Engines   *enginepool.Registry
 	// Runs is shared by all controllers. Addresses is shared by all controllers that allocate addresses.
 	Runs             *workspace.RunQueue
 	Addresses        *addressing.Allocator
@@ -66,15 +66,15 @@ type Reconciler struct {
 	Delivery *userdataserver.Server
 	// KeepUserData keeps user data in the engine and in states after the VM becomes a node.
 	KeepUserData bool
-	// FailureHolds is how long a VM must be down before it counts as failed. 0 means 30 seconds.
-	FailureHolds time.Duration
+	// FailureDelay is how long a VM must be down before it counts as failed. 0 means 30 seconds.
+	FailureDelay time.Duration
 
 	passes     pass.Tracker
 	workspaces *workspace.Kind
 	watcher    vmWatcher
 	digests    desired.DigestCache
 	limiter    enginepool.ReconcileLimiter
-	ends       endCache
+	vmEnds     endCache
 }
 
 // vmWatcher wakes a machine when its VM changes.
@@ -158,7 +158,7 @@ func (r *Reconciler) setUpWorkspaces() {
 
 		ChecksDrift: true,
 	})
-	r.watcher = &enginepool.VMWatcher[workspace.Key]{Pool: r.Engines, Wake: r.Runs.WakeObject}
+	r.watcher = &enginepool.VMWatcher[workspace.Key]{Engines: r.Engines, Wake: r.Runs.WakeObject}
 }
 
 func machineTerraformStatus(object client.Object) **infrav1.TerraformStatus {
@@ -205,8 +205,10 @@ func (r *Reconciler) openPass(
 
 	return pass.Frame{
 		Labelled: olvmMachine,
-		Admit:    func(ctx context.Context) (bool, ctrl.Result, error) { return r.admitMachine(ctx, scope) },
-		IsPaused: func(ctx context.Context) (bool, error) { return scope.workspace.CheckPaused(ctx, scope.cluster) },
+		Admit:    func(ctx context.Context) (bool, ctrl.Result, error) { return r.ensureAdmitted(ctx, scope) },
+		EnsurePaused: func(ctx context.Context) (bool, error) {
+			return scope.workspace.EnsurePausedCondition(ctx, scope.cluster)
+		},
 		Enter: func(ctx context.Context) (func(), ctrl.Result, error) {
 			return pass.PlaceTaken(r.acquirePlace(ctx, scope))
 		},
@@ -264,9 +266,9 @@ func hasBegun(scope *machineScope) bool {
 	return !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) && scope.vmID() != ""
 }
 
-// admitMachine reports whether to reconcile a machine: a Machine of an existing Cluster must own it, or it must be in
+// ensureAdmitted reports whether to reconcile a machine: a Machine of an existing Cluster must own it, or it must be in
 // deletion. It also adds the finalizer.
-func (r *Reconciler) admitMachine(ctx context.Context, scope *machineScope) (bool, ctrl.Result, error) {
+func (r *Reconciler) ensureAdmitted(ctx context.Context, scope *machineScope) (bool, ctrl.Result, error) {
 	if !scope.olvmMachine.DeletionTimestamp.IsZero() {
 		return true, ctrl.Result{}, nil
 	}
@@ -329,7 +331,7 @@ func (r *Reconciler) findOwners(ctx context.Context, scope *machineScope) error 
 		scope.olvmCluster = found
 		desired.CompleteEndpoint(&found.Spec.ControlPlaneEndpoint, scope.cluster.Spec.ControlPlaneEndpoint)
 
-		return r.findHolder(ctx, scope)
+		return r.checkExcluded(ctx, scope)
 	} else if !apierrors.IsNotFound(err) {
 		return fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)
 	}
@@ -337,9 +339,9 @@ func (r *Reconciler) findOwners(ctx context.Context, scope *machineScope) error 
 	return nil
 }
 
-// findHolder checks whether the OLVMCluster named by the machine's Cluster belongs to another Cluster. If so, it sets
-// excluded.
-func (r *Reconciler) findHolder(ctx context.Context, scope *machineScope) error {
+// checkExcluded checks whether the OLVMCluster named by the machine's Cluster belongs to another Cluster. If so, it
+// sets excluded.
+func (r *Reconciler) checkExcluded(ctx context.Context, scope *machineScope) error {
 	if scope.olvmMachine.Spec.ProviderID != "" {
 		return nil // the machine keeps its VM
 	}

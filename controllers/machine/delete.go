@@ -27,7 +27,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 		return ctrl.Result{}, nil
 	}
 
-	r.ends.dropEnd(scope.workspace.Key())
+	r.vmEnds.dropEnd(scope.workspace.Key())
 
 	if _, err := r.reconcileState(ctx, scope); err != nil {
 		return ctrl.Result{}, err
@@ -62,7 +62,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 		}
 	}
 
-	r.reconcileOwnership(ctx, scope)
+	r.checkOwnershipForDelete(ctx, scope)
 	if scope.blocked != nil {
 		return ctrl.Result{RequeueAfter: scope.blocked.RetryAfter}, nil
 	}
@@ -80,14 +80,14 @@ func explainNoEngine(scope *machineScope) *blocker.Error {
 		remedy = "leave the label on the one that names its engine"
 	}
 
-	return blocker.NewDeletionError(vmSteady,
+	return blocker.NewDeletionError(steadyInterval,
 		"%s. To delete the VM %s %s; to keep the VM remove the finalizer %s from this object",
 		problem, scope.vmID(), remedy, infrav1.MachineFinalizer)
 }
 
-// reconcileOwnership verifies ownership of every VM named by the object, its state or its claim. It runs before any
-// change to a VM.
-func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope) {
+// checkOwnershipForDelete verifies ownership of every VM named by the object, its state or its claim. It runs before
+// any change to a VM.
+func (r *Reconciler) checkOwnershipForDelete(ctx context.Context, scope *machineScope) {
 	if scope.engine.session == nil {
 		return
 	}
@@ -106,7 +106,7 @@ func (r *Reconciler) reconcileOwnership(ctx context.Context, scope *machineScope
 			return
 		}
 
-		scope.vm.seen, scope.vm.missing = vm, false
+		scope.vm.current, scope.vm.missing = vm, false
 		if scope.blocked = explainNotDeleted(scope, vm); scope.blocked != nil {
 			return
 		}
@@ -140,8 +140,8 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 			// A submitted run may have created a VM without recording its ID. Only the destroy run looks for such a VM
 			// by name.
 			MayExist:     !scope.vm.missing && addressing.CanHaveVM(scope.olvmMachine),
-			Seen:         scope.vm.seen != nil && !scope.isFromInventory(), // a run does not delete VMs of an inventory
-			ShutdownLeft: shutdownLeft(scope),
+			Seen:         scope.vm.current != nil && !scope.isFromInventory(), // no run deletes VMs of an inventory
+			ShutdownLeft: computeShutdownLeft(scope),
 		},
 		Subject: func() workspace.Subject { return r.newSubject(scope) },
 	}
@@ -154,8 +154,8 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 		return ctrl.Result{}, err
 	}
 
-	if action.Reason == infrav1.WaitingForGuestShutdownReason && scope.vm.seen.Status == engine.VMUp {
-		err := scope.engine.session.ShutdownVM(ctx, scope.vm.seen.ID, false)
+	if action.Reason == infrav1.WaitingForGuestShutdownReason && scope.vm.current.Status == engine.VMUp {
+		err := scope.engine.session.ShutdownVM(ctx, scope.vm.current.ID, false)
 		if err != nil && !engine.IsConflict(err) {
 			ctrl.LoggerFrom(ctx).Error(err, "Failed to ask the guest to shut down; it is asked again until its power "+
 				"is cut")
@@ -192,10 +192,10 @@ func (r *Reconciler) releaseMachine(ctx context.Context, scope *machineScope) er
 // defaultShutdown is the default time for a guest to shut down.
 const defaultShutdown = 5 * time.Minute
 
-// shutdownLeft returns the time left for a graceful shutdown of the guest, or 0 if the destroy run need not wait for
-// one. It counts from the deletion timestamp, so a restart of the manager does not prolong it.
-func shutdownLeft(scope *machineScope) time.Duration {
-	want, vm := scope.olvmMachine.Spec.VirtualMachine.Shutdown, scope.vm.seen
+// computeShutdownLeft returns the time left for a graceful shutdown of the guest, or 0 if the destroy run need not wait
+// for one. It counts from the deletion timestamp, so a restart of the manager does not prolong it.
+func computeShutdownLeft(scope *machineScope) time.Duration {
+	want, vm := scope.olvmMachine.Spec.VirtualMachine.Shutdown, scope.vm.current
 	if want.Mode != "Graceful" || vm == nil || vm.Status != engine.VMUp && vm.Status != engine.VMPoweringDown {
 		return 0
 	}

@@ -166,12 +166,12 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 		},
 		"the engine is not known, and there may be a VM": {
 			change: func(o *objects) { o.hasVM(); o.olvmCluster = nil }, vm: ownVM(true),
-			want: infrav1.DeletionBlockedReason, after: vmSteady,
+			want: infrav1.DeletionBlockedReason, after: steadyInterval,
 			message: "The OLVMCluster, which names the engine, does not exist",
 		},
 		"the engine is not known, and the state has something": {
 			change: func(o *objects) { o.olvmCluster = nil }, vm: ownVM(true), state: stateOf(1, "ovirt_disk=d"),
-			want: infrav1.DeletionBlockedReason, after: vmSteady,
+			want: infrav1.DeletionBlockedReason, after: steadyInterval,
 			message: "The OLVMCluster, which names the engine, does not exist",
 		},
 		"the engine is not known, and there is nothing": {
@@ -382,10 +382,10 @@ func TestShutdownLeft(t *testing.T) {
 			infrav1.Shutdown{Mode: "Graceful"}, &engine.VM{Status: engine.VMUp}, 0, 5 * time.Minute,
 		},
 	} {
-		scope := &machineScope{olvmMachine: newMachine(vmID), vm: vmFacts{seen: tt.vm}}
+		scope := &machineScope{olvmMachine: newMachine(vmID), vm: vmFacts{current: tt.vm}}
 		scope.olvmMachine.Spec.VirtualMachine.Shutdown = tt.want
 		scope.olvmMachine.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-tt.ago)}
-		got := shutdownLeft(scope)
+		got := computeShutdownLeft(scope)
 
 		// Some time has passed since the deletion.
 		if got > tt.left || got < tt.left-patience/3 || (got == 0) != (tt.left == 0) {
@@ -461,7 +461,7 @@ func TestAGuestThatShutsDownIsNotAskedAgain(t *testing.T) {
 	scope := b.connected()
 	_, err := b.r.reconcileState(t.Context(), scope)
 	check.Error(t, err, "")
-	scope.vm.seen = &engine.VM{ID: vmID, Status: engine.VMPoweringDown}
+	scope.vm.current = &engine.VM{ID: vmID, Status: engine.VMPoweringDown}
 	_, err = b.r.reconcileDestroy(t.Context(), scope)
 	check.Error(t, err, "")
 	check.Length(t, "changes of the engine", b.changes(), 0)
@@ -474,21 +474,21 @@ func TestReconcileOwnership(t *testing.T) {
 	b.delete()
 
 	away := b.scope()
-	b.r.reconcileOwnership(t.Context(), away)
+	b.r.checkOwnershipForDelete(t.Context(), away)
 	check.Equal(t, "without a session nothing is known", away.vm, vmFacts{})
 
 	scope := b.connected()
 	scope.olvmMachine.Spec.ProviderID = ""
-	b.r.reconcileOwnership(t.Context(), scope)
+	b.r.checkOwnershipForDelete(t.Context(), scope)
 	check.Equal(t, "without an ID nothing is known", scope.vm, vmFacts{})
 
 	scope.olvmMachine.Spec.ProviderID = "olvm://" + noVMID
-	b.r.reconcileOwnership(t.Context(), scope)
+	b.r.checkOwnershipForDelete(t.Context(), scope)
 	check.Equal(t, "one that is gone is missing", scope.vm, vmFacts{missing: true})
 
 	scope = b.connected()
-	b.r.reconcileOwnership(t.Context(), scope)
-	check.Equal(t, "the VM that was seen", scope.vm.seen.ID, vmID)
+	b.r.checkOwnershipForDelete(t.Context(), scope)
+	check.Equal(t, "the VM that was seen", scope.vm.current.ID, vmID)
 	check.Equal(t, "it is missing", scope.vm.missing, false)
 	check.Equal(t, "why it must not go", reasonOf(scope.blocked), "")
 }

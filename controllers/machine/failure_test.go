@@ -68,11 +68,11 @@ func TestOnlyAProofMakesAFailure(t *testing.T) {
 			m.DeletionTimestamp = ptr.To(metav1.NewTime(time.Now()))
 		}), down, noFailure},
 	} {
-		check.Equal(t, name, findProof(c.machine, &c.vm), c.want)
+		check.Equal(t, name, assessEnd(c.machine, &c.vm), c.want)
 	}
 
 	check.Equal(
-		t, "a VM that the engine does not have may run on a host", findProof(of("unknown", other), nil), noFailure,
+		t, "a VM that the engine does not have may run on a host", assessEnd(of("unknown", other), nil), noFailure,
 	)
 }
 
@@ -80,7 +80,7 @@ func TestOnlyAProofMakesAFailure(t *testing.T) {
 func failing(t *testing.T, holds time.Duration) *bench {
 	t.Helper()
 	b := running(t, ownVM(true), nil)
-	b.r.FailureHolds = holds
+	b.r.FailureDelay = holds
 	check.Error(t, b.sim.CrashVM("m"), "")
 	b.r.Engines.Sessions = &engine.Sessions{} // drop cached answers
 
@@ -106,7 +106,7 @@ func TestAFailureIsToldAfterItHasHeld(t *testing.T) {
 	result := b.expectRunning("at first", saidNotRunning)
 	check.Equal(t, "it is looked at again", result.RequeueAfter > 0 && result.RequeueAfter <= time.Minute, true)
 
-	b.r.FailureHolds = time.Nanosecond
+	b.r.FailureDelay = time.Nanosecond
 	b.expectRunning("later", saidFailed)
 	check.Contains(t, "the message", message(b.stored(), infrav1.VirtualMachineRunningCondition),
 		"starts safely once its Node has no taint node.kubernetes.io/out-of-service")
@@ -119,7 +119,7 @@ func TestAVMThatTheEngineRunsAgainHasNotFailed(t *testing.T) {
 	check.Error(t, b.session.StartVM(t.Context(), vmID, false), "")
 	b.eventually("the VM runs", func() bool { return b.vm(vmID).Status == engine.VMUp })
 
-	b.r.FailureHolds = time.Nanosecond
+	b.r.FailureDelay = time.Nanosecond
 	b.expectRunning("by the old list", saidNotRunning)
 
 	b.r.Engines.Sessions = &engine.Sessions{}
@@ -131,11 +131,11 @@ func TestALaterEndOfAVMIsJudgedAnew(t *testing.T) {
 	b := failing(t, time.Nanosecond)
 	b.expectRunning("the first end", saidFailed)
 
-	cache := &b.r.ends
+	cache := &b.r.vmEnds
 	end := cache.ends[workspace.NewMachineKey(b.stored())]
 	end.stopTime = "2020-01-01T00:00:00Z"
 	cache.recordEnd(workspace.NewMachineKey(b.stored()), end)
-	b.r.FailureHolds = time.Minute
+	b.r.FailureDelay = time.Minute
 	b.expectRunning("the second end", saidNotRunning)
 	check.Equal(t, "the first end is a proof", cache.ends[workspace.NewMachineKey(b.stored())].proved, false)
 }
@@ -145,15 +145,15 @@ func TestANewManagerConfirmsAFailure(t *testing.T) {
 	b := failing(t, time.Nanosecond)
 	b.expectRunning("by the first manager", saidFailed)
 
-	b.r.ends = endCache{}
-	b.r.FailureHolds = time.Hour
+	b.r.vmEnds = endCache{}
+	b.r.FailureDelay = time.Hour
 	b.expectRunning("by the second", saidFailed)
 }
 
 func TestTheEngineIsAskedOnceWhyAVMIsDown(t *testing.T) {
 	b := failing(t, time.Minute)
 	b.expectRunning("at first", saidNotRunning) // lists the VMs before the fault, because the list needs events, too
-	b.r.FailureHolds = time.Nanosecond
+	b.r.FailureDelay = time.Nanosecond
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/events", Status: 503, Count: 1}), "")
 	result := b.expectRunning("without an answer", saidNotRunning)
 	check.Equal(t, "it asks again", result.RequeueAfter > 0 && result.RequeueAfter <= engineRetry, true)
@@ -206,7 +206,7 @@ func TestAFailureIsToldOnlyIfALiveLookRepeatsIt(t *testing.T) {
 			b.expectRunning("at first", saidNotRunning)
 			check.Error(t, c.happens(b), "")
 
-			b.r.FailureHolds = time.Nanosecond
+			b.r.FailureDelay = time.Nanosecond
 			b.expectRunning("by the old list", saidNotRunning)
 
 			b.r.Engines.Sessions = &engine.Sessions{}
@@ -221,7 +221,7 @@ func TestAFailureWaitsForAnEngineThatDoesNotShowTheVM(t *testing.T) {
 	b := failing(t, time.Minute)
 	b.expectRunning("at first", saidNotRunning)
 
-	b.r.FailureHolds = time.Nanosecond
+	b.r.FailureDelay = time.Nanosecond
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/vms/" + vmID + "$", Status: 503, Count: 1}), "")
 	result := b.expectRunning("without an answer", saidNotRunning)
 	check.Equal(t, "it asks again", result.RequeueAfter > 0 && result.RequeueAfter <= engineRetry, true)
@@ -234,7 +234,7 @@ func TestAVMOnAHostThatNobodySeesFailsWhenItsHostIsFenced(t *testing.T) {
 	for name, seen := range map[string]bool{"the manager sees the loss": true, "the manager was away": false} {
 		t.Run(name, func(t *testing.T) {
 			b := running(t, ownVM(true), nil)
-			b.r.FailureHolds = time.Nanosecond
+			b.r.FailureDelay = time.Nanosecond
 			host := b.sim.ListVMs()[0].Host
 			check.Error(t, b.sim.FailHost(host), "")
 

@@ -56,10 +56,9 @@ func (r *Reconciler) resolveAffinityGroups(
 		scope.olvmCluster.Status.AffinityGroups)
 }
 
-// checkGroups checks that the machine's groups exist and have room for it. wanted are the desired groups. there are the
-// existing ones.
+// checkGroups checks that the machine's groups exist and have room for it. wanted are the desired groups.
 func checkGroups(
-	self placement.Member, role infrav1.MachineRole, wanted []placement.Group, there []infrav1.AffinityGroupStatus,
+	self placement.Member, role infrav1.MachineRole, wanted []placement.Group, existing []infrav1.AffinityGroupStatus,
 ) error {
 	kind := "support"
 
@@ -71,7 +70,7 @@ func checkGroups(
 	}
 
 	for _, name := range self.Groups {
-		at := slices.IndexFunc(there, func(g infrav1.AffinityGroupStatus) bool {
+		at := slices.IndexFunc(existing, func(g infrav1.AffinityGroupStatus) bool {
 			return g.Name == name && g.OLVMOvirtClusterID == self.ClusterID.String()
 		})
 		is := slices.IndexFunc(wanted, func(g placement.Group) bool {
@@ -93,7 +92,7 @@ func checkGroups(
 				Field:   field,
 				Message: "waiting for the group to be made in the engine; see AffinitySatisfied of the OLVMCluster",
 			}
-		case is >= 0 && !wanted[is].Hard && ptr.Deref(there[at].Enforced, false):
+		case is >= 0 && !wanted[is].Hard && ptr.Deref(existing[at].Enforced, false):
 			return &blocker.Error{
 				Reason:  infrav1.WaitingForAffinityGroupReason,
 				Field:   field,
@@ -105,17 +104,17 @@ func checkGroups(
 	return nil
 }
 
-// findLeftGroup reports whether someone removed the VM from one of its groups. It ignores a deleted group, because the
+// checkLeftGroup reports whether someone removed the VM from one of its groups. It ignores a deleted group, because the
 // OLVMCluster controller creates it again with another UUID.
-func (r *Reconciler) findLeftGroup(ctx context.Context, scope *machineScope) (bool, error) {
-	if scope.vm.seen == nil || scope.observed.State == nil || len(scope.desired.built.Machine.AffinityGroups) == 0 {
+func (r *Reconciler) checkLeftGroup(ctx context.Context, scope *machineScope) (bool, error) {
+	if scope.vm.current == nil || scope.observed.State == nil || len(scope.desired.built.Machine.AffinityGroups) == 0 {
 		return false, nil
 	}
 
 	built := scope.desired.built
 
-	for _, maxAge := range []time.Duration{vmSteady, 0} { // an old list proves nothing
-		there, err := r.Engines.ListAffinityGroups(ctx, scope.engine.session, engine.ID(built.Names.ClusterID),
+	for _, maxAge := range []time.Duration{steadyInterval, 0} { // an old list proves nothing
+		existing, err := r.Engines.GetAffinityGroups(ctx, scope.engine.session, engine.ID(built.Names.ClusterID),
 			maxAge)
 		if err != nil {
 			return false, err
@@ -124,9 +123,9 @@ func (r *Reconciler) findLeftGroup(ctx context.Context, scope *machineScope) (bo
 		left := false
 		for _, id := range built.Machine.AffinityGroups {
 			left = left ||
-				slices.ContainsFunc(there, func(g engine.AffinityGroup) bool {
+				slices.ContainsFunc(existing, func(g engine.AffinityGroup) bool {
 					return g.ID.String() == id &&
-						!g.HasVM(scope.vm.seen.ID)
+						!g.HasVM(scope.vm.current.ID)
 				})
 		}
 

@@ -230,7 +230,7 @@ func TestFindLeftGroup(t *testing.T) {
 		"the group is gone, and made anew by the cluster": {groups: map[string]string{"workers": "gone"}},
 		"it is to be in none":                             {},
 		"there is no VM": {
-			groups: map[string]string{"workers": groupID}, change: func(s *machineScope) { s.vm.seen = nil },
+			groups: map[string]string{"workers": groupID}, change: func(s *machineScope) { s.vm.current = nil },
 		},
 		"it was never put in one": {
 			groups: map[string]string{"workers": groupID}, change: func(s *machineScope) { s.observed.State = nil },
@@ -243,7 +243,7 @@ func TestFindLeftGroup(t *testing.T) {
 				tt.change(scope)
 			}
 
-			got, err := b.r.findLeftGroup(t.Context(), scope)
+			got, err := b.r.checkLeftGroup(t.Context(), scope)
 			check.Error(t, err, "")
 			check.Equal(t, "it left a group", got, tt.want)
 		})
@@ -256,7 +256,7 @@ func seenInGroup(b *bench, groups map[string]string) *machineScope {
 	scope := b.connected()
 	_, err := b.r.reconcileState(b.t.Context(), scope)
 	check.Error(b.t, err, "")
-	scope.vm.seen = &engine.VM{ID: vmID}
+	scope.vm.current = &engine.VM{ID: vmID}
 	scope.desired.built = &desired.Built{
 		Machine: render.Machine{AffinityGroups: groups}, Names: &infrav1.OLVMStatus{ClusterID: engineClusterID},
 	}
@@ -268,17 +268,17 @@ func seenInGroup(b *bench, groups map[string]string) *machineScope {
 func TestAnOldListOfMembersIsNoProof(t *testing.T) {
 	b := inGroups(t)
 	scope := seenInGroup(b, map[string]string{"workers": groupID})
-	_, err := b.r.Engines.ListAffinityGroups(t.Context(), scope.engine.session, engineClusterID, vmSteady)
+	_, err := b.r.Engines.GetAffinityGroups(t.Context(), scope.engine.session, engineClusterID, steadyInterval)
 	check.Error(t, err, "")
 	check.Error(t, b.session.AddToAffinityGroup(t.Context(), engineClusterID, groupID, vmID), "")
 
-	left, err := b.r.findLeftGroup(t.Context(), scope)
+	left, err := b.r.checkLeftGroup(t.Context(), scope)
 	check.Error(t, err, "")
 	check.Equal(t, "it left a group", left, false)
 
 	// A cached list with the VM in it needs no new request.
 	before := len(b.sim.ListRequests())
-	left, err = b.r.findLeftGroup(t.Context(), scope)
+	left, err = b.r.checkLeftGroup(t.Context(), scope)
 	check.Error(t, err, "")
 	check.Equal(t, "it left a group", left, false)
 	check.Length(t, "requests", b.sim.ListRequests()[before:], 0)

@@ -49,7 +49,7 @@ func TestReconcileGuest(t *testing.T) {
 	static := addressing.NIC{OLVMNetwork: infrav1.OLVMNetwork{VNICName: "nic0"}, Guest: &addressing.GuestNIC{}}
 	one, two := dynamicNIC("nic1", "enp1s0"), dynamicNIC("nic2", "enp2s0")
 	up := func(started string) *engine.VM { return &engine.VM{ID: vmID, Status: engine.VMUp, StartTime: started} }
-	fresh, settled := at(time.Second), at(guestSettles+time.Minute)
+	fresh, settled := at(time.Second), at(guestSettlePeriod+time.Minute)
 
 	for name, tt := range map[string]struct {
 		vm    *engine.VM
@@ -64,32 +64,32 @@ func TestReconcileGuest(t *testing.T) {
 		},
 		"all addresses were given to it": {vm: up(fresh), nics: []addressing.NIC{static}},
 		"it has booted, and says all": {
-			vm: up(fresh), nics: []addressing.NIC{static, one}, alone: true, asked: true, after: vmSteady,
+			vm: up(fresh), nics: []addressing.NIC{static, one}, alone: true, asked: true, after: steadyInterval,
 		},
 		"it has booted, and one address is missing": {
-			vm: up(fresh), nics: []addressing.NIC{one, two}, alone: true, asked: true, after: vmBooting,
+			vm: up(fresh), nics: []addressing.NIC{one, two}, alone: true, asked: true, after: bootingInterval,
 		},
 		"it runs for long, and one address is missing": {
-			vm: up(settled), nics: []addressing.NIC{one, two}, asked: true, after: vmSteady,
+			vm: up(settled), nics: []addressing.NIC{one, two}, asked: true, after: steadyInterval,
 		},
 		"it runs for long, and a lease may change": {
-			vm: up(settled), nics: []addressing.NIC{one}, asked: true, after: vmSteady,
+			vm: up(settled), nics: []addressing.NIC{one}, asked: true, after: steadyInterval,
 		},
 		"nobody knows for how long it runs": {
-			vm: up(""), nics: []addressing.NIC{two}, asked: true, after: vmSteady,
+			vm: up(""), nics: []addressing.NIC{two}, asked: true, after: steadyInterval,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := withGuest(t, "10.0.0.77")
 			scope := b.connected()
-			scope.vm.seen, scope.network.nics = tt.vm, tt.nics
+			scope.vm.current, scope.network.nics = tt.vm, tt.nics
 			before := len(b.sim.ListRequests())
 			after, err := b.r.reconcileGuest(t.Context(), scope)
 			check.Error(t, errors.Join(err, scope.vm.err), "")
 			check.Equal(t, "asked", scope.guest.asked, tt.asked)
 
-			if tt.after == vmSteady {
-				within(t, "when to look again", after, vmSteady)
+			if tt.after == steadyInterval {
+				within(t, "when to look again", after, steadyInterval)
 			} else {
 				check.Equal(t, "when to look again", after, tt.after)
 			}
@@ -133,7 +133,7 @@ func TestAnEngineThatDoesNotAnswerForAGuest(t *testing.T) {
 		b := withGuest(t, "10.0.0.77")
 		check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/vms", Status: 503}), "")
 		scope := b.connected()
-		scope.vm.seen = &engine.VM{ID: vmID, Status: engine.VMUp, StartTime: started}
+		scope.vm.current = &engine.VM{ID: vmID, Status: engine.VMUp, StartTime: started}
 		scope.network.nics = []addressing.NIC{dynamicNIC("nic1", "enp1s0")}
 		after, err := b.r.reconcileGuest(t.Context(), scope)
 		check.Error(t, err, "")

@@ -19,7 +19,7 @@ func isOwned(owner ownermark.Owner, vm *engine.VM) bool { return owner.IsNamedIn
 // correct the mark.
 func newNotOwnedError(owner ownermark.Owner, id engine.ID) *blocker.Error {
 	out := desired.NewNotOwnedError(owner, id)
-	out.RetryAfter = vmSteady
+	out.RetryAfter = steadyInterval
 
 	return out
 }
@@ -31,7 +31,7 @@ func checkVMsOwned(ctx context.Context, session *engine.Client, owner ownermark.
 
 		var foreign *blocker.Error
 		if errors.As(err, &foreign) {
-			foreign.RetryAfter = vmSteady
+			foreign.RetryAfter = steadyInterval
 		}
 
 		if err != nil {
@@ -42,9 +42,9 @@ func checkVMsOwned(ctx context.Context, session *engine.Client, owner ownermark.
 	return nil
 }
 
-// reconcileVMOwnership sets vm.foreign if the VM lacks the machine's owner mark, or if the machine's records name
+// checkOwnershipForUpdate sets vm.foreign if the VM lacks the machine's owner mark, or if the machine's records name
 // different VMs. It fetches a VM without the mark again, because the cached VM may be older than the mark.
-func (r *Reconciler) reconcileVMOwnership(ctx context.Context, scope *machineScope) error {
+func (r *Reconciler) checkOwnershipForUpdate(ctx context.Context, scope *machineScope) error {
 	owner, ids := ownermark.NewOwner(scope.olvmMachine), scope.vmIDs()
 	if len(ids) > 1 {
 		scope.vm.foreign = &blocker.Error{
@@ -57,7 +57,7 @@ func (r *Reconciler) reconcileVMOwnership(ctx context.Context, scope *machineSco
 		return nil
 	}
 
-	if scope.vm.seen == nil || isOwned(owner, scope.vm.seen) {
+	if scope.vm.current == nil || isOwned(owner, scope.vm.current) {
 		return nil
 	}
 

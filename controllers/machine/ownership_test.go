@@ -106,9 +106,9 @@ func TestAMachineNamesOneVM(t *testing.T) {
 func TestAMarkIsLookedForAgain(t *testing.T) {
 	b := withEngine(t, (*objects).hasVM, ownVM(true))
 	scope := b.connected()
-	scope.vm.seen = &engine.VM{ID: vmID}
+	scope.vm.current = &engine.VM{ID: vmID}
 
-	check.Error(t, b.r.reconcileVMOwnership(t.Context(), scope), "")
+	check.Error(t, b.r.checkOwnershipForUpdate(t.Context(), scope), "")
 	check.Equal(t, "the VM is another's", scope.vm.foreign, nil)
 }
 

@@ -142,7 +142,7 @@ func TestAGuestThatReportsNoAddressIsNotProvisioned(t *testing.T) {
 	check.Contains(t, "the message", message(m, infrav1.AddressesAllocatedCondition), "qemu-guest-agent")
 	check.Equal(t, "provisioned", ptr.Deref(m.Status.Initialization.Provisioned, false), false)
 	check.Length(t, "status.addresses", m.Status.Addresses, 0)
-	check.Equal(t, "it is looked at again soon", result.RequeueAfter, vmBooting)
+	check.Equal(t, "it is looked at again soon", result.RequeueAfter, bootingInterval)
 }
 
 // TestAPausedMachineGoesOn verifies that a deletion waits for the end of a pause.
@@ -187,7 +187,7 @@ func TestDeletionWithoutTheOLVMCluster(t *testing.T) {
 	check.Error(t, b.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "demo"}, lost), "")
 	check.Error(t, b.api.Delete(t.Context(), lost), "")
 	b.delete()
-	check.Equal(t, "when to look again", b.pass().RequeueAfter, vmSteady)
+	check.Equal(t, "when to look again", b.pass().RequeueAfter, steadyInterval)
 	m := b.stored()
 	check.Equal(t, "deleting", condition(m, infrav1.DeletingCondition), "True/"+infrav1.DeletionBlockedReason)
 

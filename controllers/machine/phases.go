@@ -36,12 +36,13 @@ import (
 )
 
 const (
-	// vmBooting and vmSteady limit the age of cached VM data: vmBooting until the VM is up, and vmSteady afterwards.
-	// vmSteady is also the retry interval for problems only a user can solve.
-	vmBooting = time.Second
-	// guestSettles is how long after the start of a VM missing guest addresses are polled often.
-	guestSettles = 5 * time.Minute
-	vmSteady     = 30 * time.Second
+	// bootingInterval and steadyInterval are the intervals between checks of a VM, and limit the age of its cached
+	// data: bootingInterval until the VM is up, and steadyInterval afterwards. steadyInterval is also the retry
+	// interval for problems only a user can solve.
+	bootingInterval = time.Second
+	steadyInterval  = 30 * time.Second
+	// guestSettlePeriod is how long after the start of a VM missing guest addresses are polled often.
+	guestSettlePeriod = 5 * time.Minute
 	// engineRetry is the retry interval after a failed request to the engine.
 	engineRetry = 10 * time.Second
 )
@@ -92,23 +93,23 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 	case scope.excluded != nil:
 		// The condition InfrastructureApplied reports the cause. Retry, because the controller does not watch the other
 		// Clusters.
-		scope.waiting = newWaitingForInfrastructureError("another Cluster has the OLVMCluster")
-		return vmSteady, nil
+		scope.userDataBlocker = newWaitingForInfrastructureError("another Cluster has the OLVMCluster")
+		return steadyInterval, nil
 	case !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false) && !scope.isSupportMachine():
-		scope.waiting = newWaitingForInfrastructureError(
+		scope.userDataBlocker = newWaitingForInfrastructureError(
 			"Waiting for Cluster status.initialization.infrastructureProvisioned",
 		)
 
 		return 0, nil
 	case !isOwnInfrastructureProvisioned(scope):
-		scope.waiting = newWaitingForInfrastructureError(
+		scope.userDataBlocker = newWaitingForInfrastructureError(
 			"Waiting for status.initialization.provisioned of OLVMCluster " +
 				scope.olvmCluster.Name,
 		)
 
 		return 0, nil
 	case name == nil:
-		scope.waiting = &blocker.Error{
+		scope.userDataBlocker = &blocker.Error{
 			Reason:  infrav1.WaitingForBootstrapDataReason,
 			Message: "Waiting for Machine spec.bootstrap.dataSecretName",
 		}
@@ -142,16 +143,17 @@ func (r *Reconciler) readBootstrapData(
 	var secret corev1.Secret
 	if err := r.APIReader.Get(ctx, key, &secret); apierrors.IsNotFound(err) {
 		message := fmt.Sprintf("Bootstrap Secret %s does not exist", key.Name)
-		scope.waiting = newWaitingForDataError(message)
+		scope.userDataBlocker = newWaitingForDataError(message)
 
-		return scope.waiting.RetryAfter, nil
+		return scope.userDataBlocker.RetryAfter, nil
 	} else if err != nil {
 		return 0, fmt.Errorf("failed to get the bootstrap Secret %s: %w", key, err)
 	}
 
 	if scope.isSupportMachine() && !metav1.IsControlledBy(&secret, scope.olvmMachine) {
-		scope.waiting = newWaitingForDataError(fmt.Sprintf("Secret %s is of an earlier machine of this name", key.Name))
-		return scope.waiting.RetryAfter, nil
+		scope.userDataBlocker = newWaitingForDataError(
+			fmt.Sprintf("Secret %s is of an earlier machine of this name", key.Name))
+		return scope.userDataBlocker.RetryAfter, nil
 	}
 
 	extra, waiting, err := r.readExtraUserData(ctx, scope)
@@ -160,7 +162,7 @@ func (r *Reconciler) readBootstrapData(
 	}
 
 	if waiting != nil {
-		scope.waiting = waiting
+		scope.userDataBlocker = waiting
 		return waiting.RetryAfter, nil
 	}
 
@@ -278,13 +280,13 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	if scope.network.nics, err = addressing.BuildNICs(scope.olvmMachine.Spec, scope.olvmCluster.Spec); err == nil {
 		nics := scope.network.nics
 		scope.network.addresses, err = r.Addresses.Allocate(ctx, scope.olvmMachine, scope.engineID(), nics,
-			scope.pass.WriteObject, scope.readGivenAddresses)
+			scope.pass.WriteObject, scope.fetchInitialAddresses)
 	}
 
 	var field *blocker.Error
 	if errors.As(err, &field) {
 		scope.network.err = field
-		return vmSteady, nil // a retry succeeds once someone releases an address or corrects the object
+		return steadyInterval, nil // a retry succeeds once someone releases an address or corrects the object
 	}
 
 	scope.network.err = err
@@ -292,9 +294,9 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	return 0, err
 }
 
-// readGivenAddresses fetches the VM's static addresses from its creation. The engine still has them in the VM's
+// fetchInitialAddresses fetches the VM's static addresses from its creation. The engine still has them in the VM's
 // initialization.
-func (s *machineScope) readGivenAddresses(ctx context.Context) (addressing.Addresses, error) {
+func (s *machineScope) fetchInitialAddresses(ctx context.Context) (addressing.Addresses, error) {
 	if s.engine.session == nil {
 		return nil, &blocker.Error{
 			Reason:  infrav1.WaitingForEngineReason,
@@ -363,7 +365,7 @@ func (r *Reconciler) reconcileEngine(ctx context.Context, scope *machineScope) (
 			Message: available.Message,
 		}
 
-		return vmSteady, nil
+		return steadyInterval, nil
 	}
 
 	facts := &scope.engine
@@ -390,7 +392,7 @@ func (r *Reconciler) reconcileState(ctx context.Context, scope *machineScope) (t
 	}
 
 	if scope.observed.StateErr != nil {
-		return vmSteady, err
+		return steadyInterval, err
 	}
 
 	id := cmp.Or(scope.observed.State.VMID(), getKnownVMID(scope.olvmMachine))
@@ -423,32 +425,32 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 		return 0, nil
 	}
 
-	maxAge := vmSteady
+	maxAge := steadyInterval
 	if !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false) {
-		maxAge = vmBooting / 2
+		maxAge = bootingInterval / 2
 	}
 
-	vm, err := r.fetchVM(ctx, scope.engine.session, id, maxAge)
+	vm, err := r.getVM(ctx, scope.engine.session, id, maxAge)
 	if err != nil {
 		scope.vm.err = err
 		return engineRetry, nil
 	}
 
-	scope.vm.seen, scope.vm.missing = vm, vm == nil
-	if err := r.reconcileVMOwnership(ctx, scope); err != nil {
-		scope.vm.seen, scope.vm.err = nil, err
+	scope.vm.current, scope.vm.missing = vm, vm == nil
+	if err := r.checkOwnershipForUpdate(ctx, scope); err != nil {
+		scope.vm.current, scope.vm.err = nil, err
 		return engineRetry, nil
 	}
 
 	if scope.vm.foreign != nil {
-		scope.vm.seen = nil
+		scope.vm.current = nil
 		r.watcher.Unwatch(scope.workspace.Key())
 
-		return vmSteady, nil
+		return steadyInterval, nil
 	}
 
 	var after time.Duration
-	if scope.vm.failed, after, err = r.hasFailed(ctx, scope); err != nil {
+	if scope.vm.failed, after, err = r.checkFailure(ctx, scope); err != nil {
 		ctrl.LoggerFrom(ctx).Info("Failed to learn why a VM is down", "vm", id, "error", err.Error())
 	}
 
@@ -456,7 +458,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 		scope.fetchDetails(ctx, vm)
 	}
 
-	booting := vm != nil && maxAge != vmSteady && vm.Status != engine.VMUp
+	booting := vm != nil && maxAge != steadyInterval && vm.Status != engine.VMUp
 	r.watcher.Watch(scope.workspace.Key(), enginepool.WatchedVM{
 		Session: scope.engine.session,
 		ID:      id,
@@ -471,7 +473,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 func (scope *machineScope) fetchDetails(ctx context.Context, vm *engine.VM) {
 	if vm.ChangesWait {
 		if settings, err := scope.engine.session.FetchVMSettings(ctx, vm.ID); err == nil { // the next pass retries
-			_, scope.vm.waits = settings.PendingChanges()
+			_, scope.vm.pendingSettings = settings.PendingChanges()
 		}
 	}
 
@@ -485,11 +487,11 @@ func (scope *machineScope) fetchDetails(ctx context.Context, vm *engine.VM) {
 	}
 }
 
-// fetchVM returns the VM, from data at most maxAge old, or nil if the VM does not exist.
-func (r *Reconciler) fetchVM(
+// getVM returns the VM, from data at most maxAge old, or nil if the VM does not exist.
+func (r *Reconciler) getVM(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) (*engine.VM, error) {
-	if vm, err := r.Engines.FetchVM(ctx, session, id, maxAge); vm != nil || err != nil {
+	if vm, err := r.Engines.GetVM(ctx, session, id, maxAge); vm != nil || err != nil {
 		return vm, err
 	}
 
@@ -504,18 +506,19 @@ func (r *Reconciler) fetchVM(
 
 // reconcileGuest asks the engine for the dynamic addresses reported by the guest agent.
 func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (time.Duration, error) {
-	if scope.vm.seen == nil || scope.vm.seen.Status != engine.VMUp || !scope.hasDynamic() {
+	if scope.vm.current == nil || scope.vm.current.Status != engine.VMUp || !scope.hasDynamic() {
 		return 0, nil
 	}
 
-	started, known := scope.vm.seen.StartedAt()
-	booting := known && time.Since(started) < guestSettles
+	started, known := scope.vm.current.StartedAt()
+	booting := known && time.Since(started) < guestSettlePeriod
 
 	var err error
 	if booting { // ask for this VM alone, because the list includes the user data of all VMs that still boot
-		scope.guest.interfaces, err = scope.engine.session.ListGuestInterfaces(ctx, scope.vm.seen.ID)
+		scope.guest.interfaces, err = scope.engine.session.ListGuestInterfaces(ctx, scope.vm.current.ID)
 	} else {
-		scope.guest.interfaces, err = r.Engines.FetchGuest(ctx, scope.engine.session, scope.vm.seen.ID, vmSteady)
+		scope.guest.interfaces, err = r.Engines.GetGuestInterfaces(
+			ctx, scope.engine.session, scope.vm.current.ID, steadyInterval)
 	}
 
 	if err != nil {
@@ -526,17 +529,17 @@ func (r *Reconciler) reconcileGuest(ctx context.Context, scope *machineScope) (t
 	scope.guest.asked = true
 	silent := func(n addressing.NIC) bool { return n.IsDynamic() && len(scope.reportedAddresses(n.VNICName)) == 0 }
 	if booting && slices.ContainsFunc(scope.network.nics, silent) {
-		return vmBooting, nil
+		return bootingInterval, nil
 	}
 
-	return pass.Jitter(vmSteady), nil // a new DHCP lease may have another address
+	return pass.Jitter(steadyInterval), nil // a new DHCP lease may have another address
 }
 
 // reconcileConfiguration resolves names and renders the configuration.
 func (r *Reconciler) reconcileConfiguration(
 	ctx context.Context, scope *machineScope,
 ) (time.Duration, error) {
-	if scope.engine.session == nil || scope.network.err != nil || scope.waiting != nil ||
+	if scope.engine.session == nil || scope.network.err != nil || scope.userDataBlocker != nil ||
 		scope.observed.StateErr != nil || scope.claim.err != nil || scope.vm.foreign != nil {
 		return 0, nil
 	}
@@ -555,14 +558,14 @@ func (r *Reconciler) reconcileConfiguration(
 		scope.desired.built = built
 
 		// Keep an engine error of an earlier phase.
-		if scope.desired.leftGroup, err = r.findLeftGroup(ctx, scope); err != nil {
+		if scope.desired.leftGroup, err = r.checkLeftGroup(ctx, scope); err != nil {
 			scope.vm.err = err
 		}
 	}
 
 	var field *blocker.Error
 	if errors.As(err, &field) && field.Reason == infrav1.BootstrapDataInvalidReason {
-		scope.waiting = &blocker.Error{Reason: field.Reason, Message: field.Error()}
+		scope.userDataBlocker = &blocker.Error{Reason: field.Reason, Message: field.Error()}
 	}
 
 	if err != nil {
@@ -584,7 +587,7 @@ func (r *Reconciler) buildInput(ctx context.Context, scope *machineScope) (*desi
 	ids, err := desired.ParseRouterIDs(scope.olvmCluster)
 	if err != nil {
 		scope.desired.err = err
-		return nil, vmSteady, nil
+		return nil, steadyInterval, nil
 	}
 
 	return &desired.Input{
@@ -598,7 +601,7 @@ func (r *Reconciler) buildInput(ctx context.Context, scope *machineScope) (*desi
 		Cluster:           scope.olvmCluster.Spec,
 		VMName:            scope.machine.Name,
 		Owner:             ownermark.NewOwner(scope.olvmMachine),
-		ClaimedVM:         scope.claimedVM(),
+		ClaimedVM:         scope.getClaimedVM(),
 		NICs:              scope.network.nics,
 		Addresses:         scope.network.addresses,
 		Bootstrap:         scope.bootstrap,

@@ -125,7 +125,7 @@ func TestReconcileBootstrapData(t *testing.T) {
 			},
 			reason:  infrav1.WaitingForClusterInfrastructureReason,
 			message: "another Cluster has the OLVMCluster",
-			after:   vmSteady,
+			after:   steadyInterval,
 		},
 		"the Machine names no Secret": {
 			change: func(o *objects) { o.machine.Spec.Bootstrap.DataSecretName = nil },
@@ -173,11 +173,11 @@ func TestReconcileBootstrapData(t *testing.T) {
 			after, err := b.r.reconcileBootstrapData(t.Context(), scope)
 			check.Error(t, err, "")
 			check.Equal(t, "when to look again", after, tt.after)
-			check.Equal(t, "the reason", reasonOf(scope.waiting), tt.reason)
+			check.Equal(t, "the reason", reasonOf(scope.userDataBlocker), tt.reason)
 			check.Equal(t, "it was read", scope.bootstrap != nil, tt.read)
 
 			if tt.message != "" {
-				check.Equal(t, "the message", strings.HasPrefix(scope.waiting.Message, tt.message), true)
+				check.Equal(t, "the message", strings.HasPrefix(scope.userDataBlocker.Message, tt.message), true)
 			}
 		})
 	}
@@ -259,7 +259,7 @@ func TestUserDataThatCannotBeRead(t *testing.T) {
 			scope := b.scope()
 			_, err := b.r.reconcileBootstrapData(t.Context(), scope)
 			check.Error(t, err, tt.want)
-			check.Equal(t, "what it waits for", reasonOf(scope.waiting), "")
+			check.Equal(t, "what it waits for", reasonOf(scope.userDataBlocker), "")
 		})
 	}
 }
@@ -297,7 +297,7 @@ func TestARunHasTheUserData(t *testing.T) {
 	_, err := b.r.reconcileBootstrapData(t.Context(), scope)
 	check.Error(t, err, "")
 	check.Equal(t, "it was read", scope.bootstrap != nil, false)
-	check.Equal(t, "what it waits for", reasonOf(scope.waiting), "")
+	check.Equal(t, "what it waits for", reasonOf(scope.userDataBlocker), "")
 }
 
 func TestReconcileAddresses(t *testing.T) {
@@ -319,17 +319,17 @@ func TestReconcileAddresses(t *testing.T) {
 		"others have all of them": {func(o *objects) {
 			used(o)
 			o.olvmMachine.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.0.10"}
-		}, "", infrav1.AddressRangeExhaustedReason, vmSteady},
+		}, "", infrav1.AddressRangeExhaustedReason, steadyInterval},
 		"its ranges contradict its subnet": {func(o *objects) {
 			o.olvmMachine.Spec.VirtualMachine.Network.IPv4.IPAddresses = []string{"10.0.1.9"}
-		}, "", infrav1.AddressRangeInvalidReason, vmSteady},
+		}, "", infrav1.AddressRangeInvalidReason, steadyInterval},
 		"its cluster is not there yet": {
 			func(o *objects) { o.olvmCluster = nil }, "", infrav1.WaitingForClusterInfrastructureReason, engineRetry,
 		},
 		"the record of its VM is lost, and the engine cannot be asked": {func(o *objects) {
 			o.hasVM()
 			delete(o.olvmMachine.Annotations, infrav1.AddressesAnnotation)
-		}, "", infrav1.WaitingForEngineReason, vmSteady},
+		}, "", infrav1.WaitingForEngineReason, steadyInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, tt.change)
@@ -419,12 +419,12 @@ func TestAddressesThatTheEngineRemembers(t *testing.T) {
 	check.Equal(t, "the record", scope.olvmMachine.Annotations[infrav1.AddressesAnnotation], `{"nic1":["10.0.0.17"]}`)
 
 	scope.olvmMachine.Spec.ProviderID = "olvm://" + noVMID
-	got, err := scope.readGivenAddresses(t.Context())
+	got, err := scope.fetchInitialAddresses(t.Context())
 	check.Error(t, err, "")
 	check.Equal(t, "of a VM that is gone", got == nil, true)
 
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/vms/", Status: 503}), "")
-	_, err = scope.readGivenAddresses(t.Context())
+	_, err = scope.fetchInitialAddresses(t.Context())
 	check.Error(t, err, "failed to get VM "+noVMID)
 }
 
@@ -448,7 +448,7 @@ func TestReconcileEngine(t *testing.T) {
 		"one that answers":                    {unavailable("True"), true, "", "", 0},
 		"one that may answer":                 {unavailable("Unknown"), true, "", "", 0},
 		"one that only its OLVMCluster polls": {
-			unavailable("False"), false, infrav1.WaitingForEngineReason, "OLVMCluster demo: it is away", vmSteady,
+			unavailable("False"), false, infrav1.WaitingForEngineReason, "OLVMCluster demo: it is away", steadyInterval,
 		},
 		"one whose credentials are gone": {
 			func(o *objects) { o.credentials.Name = "other" }, false, infrav1.CredentialsNotFoundReason,
@@ -492,7 +492,7 @@ func TestReconcileState(t *testing.T) {
 		"a VM that is recorded stays": {(*objects).hasVM, stateOf(1, "ovirt_vm="+otherVMID), providerID, 0},
 		"a state that cannot be used": {func(o *objects) {
 			o.olvmMachine.Status.Terraform = &infrav1.TerraformStatus{StateLineage: "l", StateSerial: 7}
-		}, stateOf(1, "ovirt_vm="+vmID), "", vmSteady},
+		}, stateOf(1, "ovirt_vm="+vmID), "", steadyInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, tt.change)
@@ -562,11 +562,11 @@ func TestReconcileVM(t *testing.T) {
 			scope := b.connected()
 			after, err := b.r.reconcileVM(t.Context(), scope)
 			check.Error(t, errors.Join(err, scope.vm.err), "")
-			check.Equal(t, "the VM's end is looked at again", after > 0 && after <= failureHolds, tt.again)
+			check.Equal(t, "the VM's end is looked at again", after > 0 && after <= failureDelay, tt.again)
 			check.Equal(t, "missing", scope.vm.missing, tt.missing)
-			check.Equal(t, "seen", scope.vm.seen == nil, tt.missing)
+			check.Equal(t, "seen", scope.vm.current == nil, tt.missing)
 			check.Equal(t, "the VM that is watched", b.watcher.watched.ID, vmID)
-			check.Equal(t, "what it is compared with", b.watcher.watched.Seen == scope.vm.seen, true)
+			check.Equal(t, "what it is compared with", b.watcher.watched.Seen == scope.vm.current, true)
 			check.Equal(t, "it is watched as one that boots", b.watcher.watched.Booting, tt.booting)
 			check.Equal(t, "the session", b.watcher.watched.Session == scope.engine.session, true)
 
@@ -605,7 +605,7 @@ func TestAVMIsNotLostBecauseAListLacksIt(t *testing.T) {
 	_, err := b.r.reconcileVM(t.Context(), scope)
 	check.Error(t, errors.Join(err, scope.vm.err), "")
 	check.Equal(t, "missing", scope.vm.missing, false)
-	check.Equal(t, "seen", scope.vm.seen.ID, vmID)
+	check.Equal(t, "seen", scope.vm.current.ID, vmID)
 
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/vms/" + vmID, Status: 503}), "")
 	scope = b.connected()
@@ -638,7 +638,7 @@ func TestASteadyVMIsNotAskedForAgain(t *testing.T) {
 	_, err = b.r.reconcileVM(t.Context(), scope)
 	check.Error(t, err, "")
 	check.Equal(t, "requests", len(b.sim.ListRequests()), before)
-	check.Equal(t, "seen", scope.vm.seen.ID, vmID)
+	check.Equal(t, "seen", scope.vm.current.ID, vmID)
 }
 
 // TestABootingVMIsAskedForAgainSoon verifies that a machine without a running VM does not use an old answer.
@@ -653,9 +653,9 @@ func TestABootingVMIsAskedForAgainSoon(t *testing.T) {
 
 		return scope
 	}
-	check.Equal(t, "status", look().vm.seen.Status, engine.VMDown)
+	check.Equal(t, "status", look().vm.current.Status, engine.VMDown)
 	check.Error(t, b.session.StartVM(t.Context(), vmID, false), "")
-	b.eventually("the machine sees that its VM is up", func() bool { return look().vm.seen.Status == engine.VMUp })
+	b.eventually("the machine sees that its VM is up", func() bool { return look().vm.current.Status == engine.VMUp })
 }
 
 // TestWhatWaitsForARestart covers settings pending until the next start of a VM.
@@ -668,14 +668,14 @@ func TestWhatWaitsForARestart(t *testing.T) {
 	scope := b.connected()
 	_, err = b.r.reconcileVM(t.Context(), scope)
 	check.Error(t, err, "")
-	check.Equal(t, "what waits", scope.vm.waits, []string{"memory ballooning", "serial console"})
+	check.Equal(t, "what waits", scope.vm.pendingSettings, []string{"memory ballooning", "serial console"})
 
 	// An unreachable engine is no error: the next pass asks again.
 	check.Error(t, b.sim.Inject(ovirtsim.Fault{Path: "/api/vms/" + vmID, Status: 503}), "")
 	scope = b.connected()
 	_, err = b.r.reconcileVM(t.Context(), scope)
 	check.Error(t, errors.Join(err, scope.vm.err), "")
-	check.Length(t, "what waits if the engine does not say", scope.vm.waits, 0)
+	check.Length(t, "what waits if the engine does not say", scope.vm.pendingSettings, 0)
 }
 
 // TestTheHostOfAVM verifies that the last known name stays while the name of the host is unknown.

@@ -37,17 +37,17 @@ type machineScope struct {
 	bootstrap *desired.Bootstrap
 	// offered reports that the VM fetches its user data through a pointer.
 	offered bool
-	// waiting explains why user data is not available, or cannot be used. reconcileBootstrapData and
+	// userDataBlocker explains why user data is not available, or cannot be used. reconcileBootstrapData and
 	// reconcileConfiguration set it.
-	waiting *blocker.Error
+	userDataBlocker *blocker.Error
 	// engine is set by reconcileEngine.
 	engine engineFacts
 	// claim is set by reconcileClaim.
 	claim claimFacts
 	// network is set by reconcileAddresses.
 	network networkFacts
-	// vm is set by reconcileVM, or by reconcileOwnership during deletion. Each phase with requests about the VM may set
-	// its err.
+	// vm is set by reconcileVM, or by checkOwnershipForDelete during deletion. Each phase with requests about the VM
+	// may set its err.
 	vm vmFacts
 	// guest is set by reconcileGuest.
 	guest guestFacts
@@ -61,7 +61,7 @@ type machineScope struct {
 	// olvmClusters names several candidates for the OLVMCluster of a machine without a Cluster.
 	olvmClusters []string
 	// blocked explains why a deletion must wait. It is nil if the deletion may proceed. reconcileDelete and
-	// reconcileOwnership set it.
+	// checkOwnershipForDelete set it.
 	blocked *blocker.Error
 }
 
@@ -85,9 +85,9 @@ type networkFacts struct {
 
 // vmFacts hold the engine's data about the VM.
 type vmFacts struct {
-	// seen is nil if the engine does not have the VM or was not asked, or if the VM belongs to someone else. missing
+	// current is nil if the engine does not have the VM or was not asked, or if the VM belongs to someone else. missing
 	// reports that the engine has answered that it does not have the VM.
-	seen    *engine.VM
+	current *engine.VM
 	missing bool
 	// failed reports that the VM is down, and that the engine proves a failure.
 	failed bool
@@ -95,8 +95,8 @@ type vmFacts struct {
 	foreign *blocker.Error
 	// host is the name of the VM's host, or "" if it has none or the name is unknown.
 	host string
-	// waits are the settings pending until the VM's next start.
-	waits []string
+	// pendingSettings are the settings pending until the VM's next start.
+	pendingSettings []string
 	// err is the error of the engine.
 	err error
 }

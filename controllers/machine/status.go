@@ -70,8 +70,8 @@ func updateMachineStatus(scope *machineScope) {
 	}
 }
 
-// setUnowned reports that no Machine of an existing Cluster owns the OLVMMachine.
-func setUnowned(scope *machineScope) {
+// setUnownedCondition reports that no Machine of an existing Cluster owns the OLVMMachine.
+func setUnownedCondition(scope *machineScope) {
 	m := scope.olvmMachine
 	condition := metav1.Condition{
 		Type: infrav1.InfrastructureAppliedCondition, Status: metav1.ConditionFalse, Reason: infrav1.NoMachineReason,
@@ -188,9 +188,10 @@ func setMachineFacts(scope *machineScope, addresses []netip.Addr) {
 		}
 	}
 
-	if scope.vm.seen != nil {
+	if scope.vm.current != nil {
 		vm := &ensureOLVM(m).VirtualMachine
-		vm.VMID, vm.VMName, vm.Status = scope.vm.seen.ID.String(), scope.vm.seen.Name, string(scope.vm.seen.Status)
+		current := scope.vm.current
+		vm.VMID, vm.VMName, vm.Status = current.ID.String(), current.Name, string(current.Status)
 		vm.HostName = scope.vm.host
 	}
 
@@ -332,10 +333,10 @@ func setBootstrapCondition(scope *machineScope) {
 		Status: metav1.ConditionTrue,
 		Reason: infrav1.BootstrapDataAvailableReason,
 	}
-	if scope.waiting != nil {
+	if scope.userDataBlocker != nil {
 		condition.Status = metav1.ConditionFalse
-		condition.Reason = scope.waiting.Reason
-		condition.Message = scope.waiting.Message
+		condition.Reason = scope.userDataBlocker.Reason
+		condition.Message = scope.userDataBlocker.Message
 	}
 
 	conditions.Set(scope.olvmMachine, condition)
@@ -378,7 +379,7 @@ func (s *machineScope) explainNoGuestAddress() string {
 	}
 
 	switch {
-	case s.vm.seen == nil || s.vm.seen.Status != engine.VMUp:
+	case s.vm.current == nil || s.vm.current.Status != engine.VMUp:
 		return "The guest gets its addresses by itself when it is up"
 	case len(names) == 0:
 		return "The guest agent reports no address; the image needs qemu-guest-agent, and the " +
@@ -391,9 +392,9 @@ func (s *machineScope) explainNoGuestAddress() string {
 	)
 }
 
-// adviseReplacement returns the advice to replace a machine. For a control plane machine, it adds a warning: the
+// describeReplacement returns the advice to replace a machine. For a control plane machine, it adds a warning: the
 // deletion of the only etcd member destroys the cluster.
-func adviseReplacement(machine *clusterv1.Machine, advice string) string {
+func describeReplacement(machine *clusterv1.Machine, advice string) string {
 	if machine == nil || !util.IsControlPlaneMachine(machine) {
 		return advice
 	}
@@ -405,7 +406,7 @@ func adviseReplacement(machine *clusterv1.Machine, advice string) string {
 func setRunningCondition(scope *machineScope) {
 	condition := metav1.Condition{Type: infrav1.VirtualMachineRunningCondition, Status: metav1.ConditionFalse}
 
-	vm := scope.vm.seen
+	vm := scope.vm.current
 	switch {
 	case scope.vm.foreign != nil:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, scope.vm.foreign.Reason
@@ -414,7 +415,7 @@ func setRunningCondition(scope *machineScope) {
 		condition.Reason = infrav1.VirtualMachineNotFoundReason
 		condition.Message = fmt.Sprintf(
 			"VM %s does not exist in the engine any more; it is not made again: %s", scope.vmID(),
-			adviseReplacement(scope.machine, "delete the Machine, or let a MachineHealthCheck replace it"),
+			describeReplacement(scope.machine, "delete the Machine, or let a MachineHealthCheck replace it"),
 		)
 	case vm == nil && scope.olvmMachine.Spec.ProviderID == "":
 		condition.Reason = infrav1.WaitingForVirtualMachineReason
@@ -427,8 +428,8 @@ func setRunningCondition(scope *machineScope) {
 		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.WaitingForEngineReason
 	case vm.Status == engine.VMUp:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.VirtualMachineRunningReason
-		if len(scope.vm.waits) > 0 {
-			condition.Message = "waits for a restart: " + strings.Join(scope.vm.waits, ", ")
+		if len(scope.vm.pendingSettings) > 0 {
+			condition.Message = "waits for a restart: " + strings.Join(scope.vm.pendingSettings, ", ")
 		}
 	case vm.Status.IsStarting() || vm.Status == engine.VMImageLocked ||
 		vm.Status == engine.VMDown && !ptr.Deref(scope.olvmMachine.Status.Initialization.Provisioned, false):
@@ -446,16 +447,16 @@ func setRunningCondition(scope *machineScope) {
 	case vm.Status.IsAsleep():
 		condition.Reason = infrav1.VirtualMachineNotRunningReason
 		condition.Message = fmt.Sprintf("VM is %s; resume it in the engine, or %s", vm.Status,
-			adviseReplacement(scope.machine, "delete the Machine"))
+			describeReplacement(scope.machine, "delete the Machine"))
 	case scope.vm.failed:
 		condition.Reason = infrav1.VirtualMachineFailedReason
 		condition.Message = "VM is down after a failure of the VM or its host; it starts safely once its Node " +
 			"has no taint " + corev1.TaintNodeOutOfService + "; or " +
-			adviseReplacement(scope.machine, "delete the Machine")
+			describeReplacement(scope.machine, "delete the Machine")
 	default:
 		condition.Reason = infrav1.VirtualMachineNotRunningReason
 		condition.Message = fmt.Sprintf("VM is %s; start it in the engine, or %s", vm.Status,
-			adviseReplacement(scope.machine, "delete the Machine"))
+			describeReplacement(scope.machine, "delete the Machine"))
 	}
 
 	conditions.Set(scope.olvmMachine, condition)

@@ -136,7 +136,7 @@ func TestWhatTheStatusOfAVMMeans(t *testing.T) {
 	} {
 		t.Run(string(status), func(t *testing.T) {
 			scope := &machineScope{olvmMachine: provisioned(newMachine(vmID))}
-			scope.vm.seen = &engine.VM{Status: status}
+			scope.vm.current = &engine.VM{Status: status}
 			setRunningCondition(scope)
 			check.Equal(t, "the condition", condition(scope.olvmMachine, infrav1.VirtualMachineRunningCondition),
 				want.condition)
@@ -174,19 +174,20 @@ func TestSetRunningCondition(t *testing.T) {
 		},
 		"an engine that is away changes nothing": {known, vmFacts{}, "True/Before", "", true},
 		"a VM that is down before its first start": {
-			newMachine(vmID), vmFacts{seen: &engine.VM{Status: engine.VMDown}},
+			newMachine(vmID), vmFacts{current: &engine.VM{Status: engine.VMDown}},
 			"False/" + infrav1.VirtualMachineStartingReason, "VM is down", false,
 		},
 		"a VM that is paused before its first start": {
-			newMachine(vmID), vmFacts{seen: &engine.VM{Status: engine.VMPaused}},
+			newMachine(vmID), vmFacts{current: &engine.VM{Status: engine.VMPaused}},
 			"False/" + infrav1.VirtualMachineNotRunningReason, "resume it", false,
 		},
 		"settings wait for a restart": {
-			newMachine(vmID), vmFacts{seen: &engine.VM{Status: engine.VMUp}, waits: []string{"memory", "CPU"}},
+			newMachine(vmID),
+			vmFacts{current: &engine.VM{Status: engine.VMUp}, pendingSettings: []string{"memory", "CPU"}},
 			"True/" + infrav1.VirtualMachineRunningReason, "waits for a restart: memory, CPU", false,
 		},
 		"nothing waits": {
-			newMachine(vmID), vmFacts{seen: &engine.VM{Status: engine.VMUp}},
+			newMachine(vmID), vmFacts{current: &engine.VM{Status: engine.VMUp}},
 			"True/" + infrav1.VirtualMachineRunningReason, "", true,
 		},
 	} {
@@ -237,7 +238,7 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 			message:  "spec.vmTemplateName: there is no ol9",
 		},
 		"a run has failed": {
-			scope:    machineScope{waiting: waiting},
+			scope:    machineScope{userDataBlocker: waiting},
 			observed: workspace.Observation{Failure: failed}, action: workspace.Action{Kind: workspace.Wait},
 			reason:  infrav1.ApplyFailedReason,
 			message: "exit status 1 (it is tried again after a pause",
@@ -249,7 +250,7 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 			message:  "begins",
 		},
 		"a run is queued": {
-			scope: machineScope{waiting: waiting},
+			scope: machineScope{userDataBlocker: waiting},
 			action: workspace.Action{
 				Kind: workspace.Wait, Reason: infrav1.ApplyingReason, Message: "Terraform Apply is Queued",
 			},
@@ -257,7 +258,7 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 			message: "Terraform Apply is Queued",
 		},
 		"there is no bootstrap data": {
-			scope:   machineScope{waiting: waiting, claim: claimFacts{err: &blocker.Error{Message: "none"}}},
+			scope:   machineScope{userDataBlocker: waiting, claim: claimFacts{err: &blocker.Error{Message: "none"}}},
 			reason:  infrav1.WaitingForBootstrapDataReason,
 			message: "no Secret",
 		},
@@ -325,7 +326,7 @@ func TestAnEditThatIsNotAppliedIsToldByUpToDate(t *testing.T) {
 	}{
 		"all is well": {action: settled, want: "True/" + infrav1.UpToDateReason, applied: 4},
 		"a setting waits for the next start": {
-			scope: machineScope{vm: vmFacts{waits: []string{"memory"}}}, action: settled,
+			scope: machineScope{vm: vmFacts{pendingSettings: []string{"memory"}}}, action: settled,
 			want: "False/" + infrav1.WaitingForRestartReason, message: "waits for a restart: memory", applied: 4,
 		},
 		"it names a template that does not exist": {
@@ -610,7 +611,7 @@ func TestWhyNoGuestAddress(t *testing.T) {
 		"the agent is silent":            {up, nil, "the image needs qemu-guest-agent"},
 		"the interface has another name": {up, reports, "it has addresses of eth0, eth1"},
 	} {
-		scope := &machineScope{vm: vmFacts{seen: tt.vm}, guest: guestFacts{interfaces: tt.guest}}
+		scope := &machineScope{vm: vmFacts{current: tt.vm}, guest: guestFacts{interfaces: tt.guest}}
 		check.Contains(t, name, scope.explainNoGuestAddress(), tt.want)
 	}
 }
@@ -621,7 +622,7 @@ func TestSetBootstrapCondition(t *testing.T) {
 	check.Equal(t, "with nothing to wait for", condition(scope.olvmMachine, infrav1.BootstrapDataAvailableCondition),
 		"True/"+infrav1.BootstrapDataAvailableReason)
 
-	scope.waiting = newWaitingForDataError("no Secret")
+	scope.userDataBlocker = newWaitingForDataError("no Secret")
 	setBootstrapCondition(scope)
 	check.Equal(t, "without data", condition(scope.olvmMachine, infrav1.BootstrapDataAvailableCondition),
 		"False/"+infrav1.WaitingForBootstrapDataReason)
@@ -714,7 +715,7 @@ func TestWhatEventsSay(t *testing.T) {
 
 // TestUpdateMachineStatus covers the conditions written by a pass, and when a machine is provisioned.
 func TestUpdateMachineStatus(t *testing.T) {
-	up := vmFacts{seen: &engine.VM{Status: engine.VMUp}}
+	up := vmFacts{current: &engine.VM{Status: engine.VMUp}}
 	withAddress := func(id string) *infrav1.OLVMMachine {
 		m := newMachine(id)
 		m.Annotations = map[string]string{infrav1.AddressesAnnotation: `{"nic1":["10.0.0.10"]}`}
@@ -731,7 +732,7 @@ func TestUpdateMachineStatus(t *testing.T) {
 	}{
 		"a VM that is up with its address": {withAddress(vmID), up, false, true, "all"},
 		"a VM that starts": {
-			withAddress(vmID), vmFacts{seen: &engine.VM{Status: engine.VMPoweringUp}}, false, false, "all",
+			withAddress(vmID), vmFacts{current: &engine.VM{Status: engine.VMPoweringUp}}, false, false, "all",
 		},
 		"a VM without an address":                 {newMachine(vmID), up, false, false, "all"},
 		"a VM whose ID is not recorded":           {withAddress(""), up, false, false, "all"},
@@ -814,7 +815,7 @@ func TestSetMachineFacts(t *testing.T) {
 		},
 		"a VM that the engine has": {
 			func(s *machineScope) {
-				s.vm = vmFacts{seen: &engine.VM{ID: vmID, Name: "m", Status: engine.VMUp}, host: "host-2"}
+				s.vm = vmFacts{current: &engine.VM{ID: vmID, Name: "m", Status: engine.VMUp}, host: "host-2"}
 			},
 			func(o *infrav1.OLVMStatus) {
 				o.VirtualMachine = infrav1.VirtualMachineStatus{
@@ -1041,8 +1042,8 @@ func TestVMIDOfAMachine(t *testing.T) {
 func TestTheOnlyMachineOfAControlPlaneIsNotToBeDeleted(t *testing.T) {
 	for name, vm := range map[string]vmFacts{
 		"the VM is gone":      {missing: true},
-		"the VM is down":      {seen: &engine.VM{Status: engine.VMDown}},
-		"the VM is suspended": {seen: &engine.VM{Status: engine.VMSuspended}},
+		"the VM is down":      {current: &engine.VM{Status: engine.VMDown}},
+		"the VM is suspended": {current: &engine.VM{Status: engine.VMSuspended}},
 	} {
 		for control, want := range map[bool]string{
 			true:  "the only one has the only etcd: keep it",

@@ -199,9 +199,9 @@ func (s *machineSubject) detachUnwanted(ctx context.Context, state *tfstate.Stat
 	return nil
 }
 
-// shortRun is the delay before a new VM wakes its machine. If the run ends within this time, the end of the run wakes
+// wakeDelay is the delay before a new VM wakes its machine. If the run ends within this time, the end of the run wakes
 // the machine anyway.
-const shortRun = 2 * time.Second
+const wakeDelay = 2 * time.Second
 
 // recordVM records the ID of a VM as soon as it exists, even if the executor writes its state only at the end. If
 // recording fails, the state or a lookup by name finds the VM later.
@@ -225,7 +225,7 @@ func (s *machineSubject) recordVM(ctx context.Context, address, id string) {
 	if others {
 		s.runs.WakeObject(s.key)
 	} else {
-		s.runs.WakeInFlight(s.key, shortRun)
+		s.runs.WakeInFlight(s.key, wakeDelay)
 	}
 
 	if err != nil {

@@ -28,7 +28,7 @@ func (r *Reconciler) reconcileUnowned(ctx context.Context, scope *machineScope) 
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
 
-	err := pass.Write(ctx, scope.pass, r.Recorder, m, func() { setUnowned(scope) }, scope.stepEvents)
+	err := pass.Write(ctx, scope.pass, r.Recorder, m, func() { setUnownedCondition(scope) }, scope.stepEvents)
 
 	return ctrl.Result{}, err
 }

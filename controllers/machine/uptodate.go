@@ -36,30 +36,30 @@ func (s *machineScope) findSpecProblem() *blocker.Error {
 	return nil
 }
 
-// notOfSpec are reasons unrelated to the spec.
-var notOfSpec = []string{infrav1.WaitingForEngineReason, infrav1.WaitingForClusterInfrastructureReason}
+// unrelatedToSpec are reasons unrelated to the spec.
+var unrelatedToSpec = []string{infrav1.WaitingForEngineReason, infrav1.WaitingForClusterInfrastructureReason}
 
 // cause returns the verdict if one possible cause applies, and reports whether it applies.
 type cause func(*machineScope) (verdict, bool)
 
 // causes lists the causes by precedence. The first one that applies determines the verdict.
 var causes = []cause{
-	vmForeign,
-	clusterExcluded,
-	restartPending,
-	upToDate,
-	stateUnusable,
-	engineUnusable,
-	vmLost,
-	specRefused,
-	notRendered,
-	runFailed,
-	runInFlight,
-	bootstrapDataMissing,
-	claimMissing,
-	addressesMissing,
-	vmUnread,
-	noRunYet,
+	judgeForeignVM,
+	judgeExcludedCluster,
+	judgePendingRestart,
+	judgeUpToDate,
+	judgeUnusableState,
+	judgeUnusableEngine,
+	judgeLostVM,
+	judgeRefusedSpec,
+	judgeNotRendered,
+	judgeFailedRun,
+	judgeRunInFlight,
+	judgeMissingBootstrapData,
+	judgeMissingClaim,
+	judgeMissingAddresses,
+	judgeUnreadVM,
+	judgeNoRunYet,
 }
 
 // judgeSpec compares the VM with the spec.
@@ -88,16 +88,16 @@ func (s *machineScope) notComparable(reason, message string) verdict {
 	return verdict{metav1.ConditionUnknown, reason, message}
 }
 
-// verdictOn returns notComparable for reasons unrelated to the spec, and notUpToDate for others.
-func (s *machineScope) verdictOn(reason, message string) verdict {
-	if slices.Contains(notOfSpec, reason) {
+// judgeReason returns notComparable for reasons unrelated to the spec, and notUpToDate for others.
+func (s *machineScope) judgeReason(reason, message string) verdict {
+	if slices.Contains(unrelatedToSpec, reason) {
 		return s.notComparable(reason, message)
 	}
 
 	return notUpToDate(reason, message)
 }
 
-func vmForeign(s *machineScope) (verdict, bool) {
+func judgeForeignVM(s *machineScope) (verdict, bool) {
 	if s.vm.foreign == nil {
 		return verdict{}, false
 	}
@@ -105,7 +105,7 @@ func vmForeign(s *machineScope) (verdict, bool) {
 	return s.notComparable(s.vm.foreign.Reason, s.vm.foreign.Error()), true
 }
 
-func clusterExcluded(s *machineScope) (verdict, bool) {
+func judgeExcludedCluster(s *machineScope) (verdict, bool) {
 	if s.excluded == nil || s.olvmMachine.Spec.ProviderID != "" || s.workspace.IsInFlight() {
 		return verdict{}, false
 	}
@@ -113,16 +113,18 @@ func clusterExcluded(s *machineScope) (verdict, bool) {
 	return notUpToDate(s.excluded.Reason, s.excluded.Error()), true
 }
 
-func restartPending(s *machineScope) (verdict, bool) {
-	return notUpToDate(infrav1.WaitingForRestartReason, "waits for a restart: "+strings.Join(s.vm.waits, ", ")),
-		s.isSettled() && len(s.vm.waits) > 0
+func judgePendingRestart(s *machineScope) (verdict, bool) {
+	message := "waits for a restart: " + strings.Join(s.vm.pendingSettings, ", ")
+
+	return notUpToDate(infrav1.WaitingForRestartReason, message),
+		s.isSettled() && len(s.vm.pendingSettings) > 0
 }
 
-func upToDate(s *machineScope) (verdict, bool) {
+func judgeUpToDate(s *machineScope) (verdict, bool) {
 	return verdict{metav1.ConditionTrue, infrav1.UpToDateReason, ""}, s.isSettled()
 }
 
-func stateUnusable(s *machineScope) (verdict, bool) {
+func judgeUnusableState(s *machineScope) (verdict, bool) {
 	if s.observed.StateErr == nil {
 		return verdict{}, false
 	}
@@ -131,7 +133,7 @@ func stateUnusable(s *machineScope) (verdict, bool) {
 		"; repair that Secret, or delete it and remove its finalizer: the state is rebuilt from the VM"), true
 }
 
-func engineUnusable(s *machineScope) (verdict, bool) {
+func judgeUnusableEngine(s *machineScope) (verdict, bool) {
 	if s.engine.err == nil {
 		return verdict{}, false
 	}
@@ -139,29 +141,29 @@ func engineUnusable(s *machineScope) (verdict, bool) {
 	return s.notComparable(infrav1.WaitingForEngineReason, s.engine.err.Error()), true
 }
 
-// vmLost has no message, because the condition VirtualMachineRunning reports the remedy.
-func vmLost(s *machineScope) (verdict, bool) {
+// judgeLostVM has no message, because the condition VirtualMachineRunning reports the remedy.
+func judgeLostVM(s *machineScope) (verdict, bool) {
 	return notUpToDate(s.action.Reason, ""), s.observed.State.WasApplied() && s.action.Kind == workspace.Block
 }
 
-func specRefused(s *machineScope) (verdict, bool) {
+func judgeRefusedSpec(s *machineScope) (verdict, bool) {
 	problem := s.findSpecProblem()
 	if problem == nil || !s.observed.State.WasApplied() {
 		return verdict{}, false
 	}
 
-	return s.verdictOn(problem.Reason, "no change of this machine can be applied: "+problem.Error()), true
+	return s.judgeReason(problem.Reason, "no change of this machine can be applied: "+problem.Error()), true
 }
 
-func notRendered(s *machineScope) (verdict, bool) {
+func judgeNotRendered(s *machineScope) (verdict, bool) {
 	if s.desired.err == nil {
 		return verdict{}, false
 	}
 
-	return s.verdictOn(pass.RenderReason(s.desired.err)), true
+	return s.judgeReason(pass.RenderReason(s.desired.err)), true
 }
 
-func runFailed(s *machineScope) (verdict, bool) {
+func judgeFailedRun(s *machineScope) (verdict, bool) {
 	failure := s.observed.Failure
 	if failure.Count == 0 || failure.Digest != s.desired.digest || s.action.Kind == workspace.Apply {
 		return verdict{}, false
@@ -170,30 +172,30 @@ func runFailed(s *machineScope) (verdict, bool) {
 	return notUpToDate(failure.Reason(), failure.Message()), true
 }
 
-func runInFlight(s *machineScope) (verdict, bool) {
+func judgeRunInFlight(s *machineScope) (verdict, bool) {
 	return notUpToDate(infrav1.ApplyingReason, s.action.Message),
 		s.action.Kind == workspace.Apply || s.action.Reason == infrav1.ApplyingReason
 }
 
-func bootstrapDataMissing(s *machineScope) (verdict, bool) {
-	if s.waiting == nil {
+func judgeMissingBootstrapData(s *machineScope) (verdict, bool) {
+	if s.userDataBlocker == nil {
 		return verdict{}, false
 	}
 
-	return s.notComparable(s.waiting.Reason, s.waiting.Message), true
+	return s.notComparable(s.userDataBlocker.Reason, s.userDataBlocker.Message), true
 }
 
-// claimMissing does not name the cause, because the condition VirtualMachineClaimed does.
-func claimMissing(s *machineScope) (verdict, bool) {
+// judgeMissingClaim does not name the cause, because the condition VirtualMachineClaimed does.
+func judgeMissingClaim(s *machineScope) (verdict, bool) {
 	return s.notComparable(infrav1.WaitingForClaimReason, "Waiting for a VM of the inventory"), s.claim.err != nil
 }
 
-// addressesMissing does not name the cause, because the condition AddressesAllocated and its event do.
-func addressesMissing(s *machineScope) (verdict, bool) {
+// judgeMissingAddresses does not name the cause, because the condition AddressesAllocated and its event do.
+func judgeMissingAddresses(s *machineScope) (verdict, bool) {
 	return s.notComparable(infrav1.WaitingForIPAddressesReason, "Waiting for the addresses"), s.network.err != nil
 }
 
-func vmUnread(s *machineScope) (verdict, bool) {
+func judgeUnreadVM(s *machineScope) (verdict, bool) {
 	if s.vm.err == nil {
 		return verdict{}, false
 	}
@@ -201,7 +203,7 @@ func vmUnread(s *machineScope) (verdict, bool) {
 	return s.notComparable(infrav1.WaitingForEngineReason, s.vm.err.Error()), true
 }
 
-func noRunYet(s *machineScope) (verdict, bool) {
+func judgeNoRunYet(s *machineScope) (verdict, bool) {
 	reason := cmp.Or(s.action.Reason, infrav1.ApplyingReason)
 
 	return notUpToDate(reason, cmp.Or(s.action.Message, "No run has begun yet")), true

@@ -20,16 +20,16 @@ const userDataRetry = time.Minute
 func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope) (time.Duration, error) {
 	done := conditions.IsTrue(scope.olvmMachine, infrav1.UserDataRemovedCondition)
 	if scope.shouldLeaveUserData() || done || !scope.hasJoined() || scope.engine.session == nil ||
-		scope.vm.seen == nil || scope.observed.StateErr != nil || scope.workspace.IsInFlight() ||
+		scope.vm.current == nil || scope.observed.StateErr != nil || scope.workspace.IsInFlight() ||
 		scope.workspace.HasUnsavedState() {
 		return 0, nil
 	}
 
-	if scope.vm.seen.ChangesWait { // any change of the VM would drop the changes that wait for its next start
-		return vmSteady, nil
+	if scope.vm.current.ChangesWait { // any change of the VM would drop the changes that wait for its next start
+		return steadyInterval, nil
 	}
 
-	err := scope.engine.session.ForgetUserData(ctx, scope.vm.seen.ID)
+	err := scope.engine.session.ForgetUserData(ctx, scope.vm.current.ID)
 	if err == nil {
 		err = scope.workspace.ForgetUserData(ctx, &scope.observed)
 	}

@@ -111,13 +111,13 @@ func TestWhenUserDataIsTakenAway(t *testing.T) {
 		"the manager keeps it": {func(_ *testing.T, _ *bench, s *machineScope) { s.userData.kept = true }, false, 0},
 		"it was taken away":    {func(_ *testing.T, _ *bench, s *machineScope) { removed(s.olvmMachine) }, false, 0},
 		"the engine is away":   {func(_ *testing.T, _ *bench, s *machineScope) { s.engine.session = nil }, false, 0},
-		"the engine has no VM": {func(_ *testing.T, _ *bench, s *machineScope) { s.vm.seen = nil }, false, 0},
+		"the engine has no VM": {func(_ *testing.T, _ *bench, s *machineScope) { s.vm.current = nil }, false, 0},
 		"the state cannot be used": {func(_ *testing.T, _ *bench, s *machineScope) {
 			s.observed.StateErr = errors.New("not gzip")
 		}, false, 0},
 		"settings wait for a restart, and would be lost": {func(_ *testing.T, _ *bench, s *machineScope) {
-			s.vm.seen.ChangesWait = true
-		}, false, vmSteady},
+			s.vm.current.ChangesWait = true
+		}, false, steadyInterval},
 		"a run may need it": {func(t *testing.T, b *bench, s *machineScope) {
 			t.Helper()
 			end := make(chan struct{})
@@ -135,7 +135,7 @@ func TestWhenUserDataIsTakenAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := withUserData(t)
 			scope := b.connected()
-			scope.vm.seen = b.vm(vmID)
+			scope.vm.current = b.vm(vmID)
 			tt.change(t, b, scope)
 			before := len(b.changes())
 			after, err := b.r.reconcileUserData(t.Context(), scope)
@@ -159,7 +159,7 @@ func TestUserDataIsTakenOutOfTheState(t *testing.T) {
 			b := withUserData(t)
 			b.store([]byte(state), "digest")
 			scope := b.connected()
-			scope.vm.seen = b.vm(vmID)
+			scope.vm.current = b.vm(vmID)
 			_, err := b.r.reconcileState(t.Context(), scope)
 			check.Error(t, err, "")
 
@@ -192,7 +192,7 @@ func TestUserDataThatTheEngineKeeps(t *testing.T) {
 		Method: "PUT", Path: "/api/vms/[^/]+$", Status: 409, Count: 1, Reason: "Operation Failed", Detail: "not now",
 	}), "")
 	scope := b.connected()
-	scope.vm.seen = b.vm(vmID)
+	scope.vm.current = b.vm(vmID)
 	after, err := b.r.reconcileUserData(t.Context(), scope)
 	check.Error(t, err, "")
 	within(t, "when to look again", after, userDataRetry)
@@ -204,7 +204,7 @@ func TestUserDataThatTheEngineKeeps(t *testing.T) {
 		t, b.sim.Inject(ovirtsim.Fault{Method: "PUT", Path: "/api/vms/[^/]+$", Status: 503, Nth: 2, Count: 1}), "",
 	)
 	scope = b.connected()
-	scope.vm.seen = b.vm(vmID)
+	scope.vm.current = b.vm(vmID)
 	_, err = b.r.reconcileUserData(t.Context(), scope)
 	check.Error(t, errors.Join(err, scope.userData.err), "")
 	check.Equal(t, "taken away", scope.userData.removed, true)

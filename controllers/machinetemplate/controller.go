@@ -105,7 +105,7 @@ func (r *Reconciler) openPass(
 		Admit: func(context.Context) (bool, ctrl.Result, error) {
 			return template.DeletionTimestamp.IsZero(), ctrl.Result{}, nil
 		},
-		IsPaused: func(context.Context) (bool, error) { // an OLVMMachineTemplate has no condition to report a pause
+		EnsurePaused: func(context.Context) (bool, error) { // an OLVMMachineTemplate has no condition to report a pause
 			return annotations.HasPaused(template) || cluster != nil && annotations.IsPaused(cluster, template), nil
 		},
 		Work: func(ctx context.Context) (ctrl.Result, error) {

@@ -212,7 +212,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	isPaused := annotations.IsPaused(cluster, cluster) // then only remove taints
 	if !isPaused {
-		if err := r.getOLVMCluster(ctx, scope); err != nil {
+		if err := r.readOLVMCluster(ctx, scope); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -232,7 +232,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // computeNextCheck returns the delay before the next check of facts without events, or 0 if none is necessary.
 func (r *Reconciler) computeNextCheck(scope *nodeScope) time.Duration {
-	if scope.fences || r.FenceNodes && slices.ContainsFunc(scope.machines, isFailed) {
+	if scope.hasTaint || r.FenceNodes && slices.ContainsFunc(scope.machines, pass.HasVMFailed) {
 		return pass.Jitter(fencePoll)
 	}
 
@@ -252,8 +252,8 @@ type nodeScope struct {
 	live client.Reader
 	// attached has the names of the Nodes with attached volumes. It is nil until it is needed.
 	attached map[string]bool
-	// fences reports that a Node has the taint of the manager.
-	fences bool
+	// hasTaint reports that a Node has the taint of the manager.
+	hasTaint bool
 }
 
 // watchObjects watches objects of a workload cluster. Their events start a pass for the Cluster.
@@ -312,8 +312,8 @@ func (r *Reconciler) dropReported(cluster client.ObjectKey) {
 	delete(r.reported, cluster)
 }
 
-// news selects the events of Nodes that may require a change of the Node.
-var news = predicate.Funcs{
+// nodeChanged selects the events of Nodes that may require a change of the Node.
+var nodeChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isNode := e.ObjectOld.(*corev1.Node)
 		after, isStill := e.ObjectNew.(*corev1.Node)
@@ -328,7 +328,7 @@ var news = predicate.Funcs{
 
 // reconcileNodes updates Nodes from their machines.
 func (r *Reconciler) reconcileNodes(ctx context.Context, scope *nodeScope) error {
-	if err := r.watchObjects(ctx, scope, &corev1.Node{}, news); err != nil {
+	if err := r.watchObjects(ctx, scope, &corev1.Node{}, nodeChanged); err != nil {
 		return err
 	}
 
@@ -371,7 +371,7 @@ func (r *Reconciler) reconcileNode(ctx context.Context, scope *nodeScope, node *
 		machine = findMachineWithID(node, scope.all) // it may be paused
 	}
 
-	fenced, err := r.reconcileFence(ctx, scope, node, machine)
+	fenced, err := r.reconcileTaint(ctx, scope, node, machine)
 	if err != nil {
 		return err
 	}
@@ -382,7 +382,7 @@ func (r *Reconciler) reconcileNode(ctx context.Context, scope *nodeScope, node *
 
 	// The API server refuses to change an ID set concurrently by others.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := scope.workload.Patch(ctx, node, patch); isNews(err) {
+	if err := scope.workload.Patch(ctx, node, patch); isStale(err) {
 		return nil
 	} else if err != nil {
 		return err
@@ -390,18 +390,18 @@ func (r *Reconciler) reconcileNode(ctx context.Context, scope *nodeScope, node *
 
 	ctrl.LoggerFrom(ctx).Info("Changed a node", "Node", node.Name, "providerID", node.Spec.ProviderID,
 		"labels", node.Labels, "outOfService", hasOutOfService(node))
-	r.reportFence(machine, node.Name, fenced)
+	r.reportTaint(machine, node.Name, fenced)
 
 	return nil
 }
 
-// isNews reports whether an error means that the cache is outdated. The event of the newer object starts another pass.
-func isNews(err error) bool {
+// isStale reports whether an error means that the cache is outdated. The event of the newer object starts another pass.
+func isStale(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsConflict(err)
 }
 
-// getOLVMCluster reads the OLVMCluster of the Cluster into the scope.
-func (r *Reconciler) getOLVMCluster(ctx context.Context, scope *nodeScope) error {
+// readOLVMCluster reads the OLVMCluster of the Cluster into the scope.
+func (r *Reconciler) readOLVMCluster(ctx context.Context, scope *nodeScope) error {
 	scope.olvmCluster = &infrav1.OLVMCluster{}
 	key := client.ObjectKey{Namespace: scope.cluster.Namespace, Name: scope.cluster.Spec.InfrastructureRef.Name}
 	if err := r.Client.Get(ctx, key, scope.olvmCluster); err != nil {
@@ -449,7 +449,7 @@ func (r *Reconciler) reconcileServingCertificates(ctx context.Context, scope *no
 			continue
 		}
 
-		machine, problem := checkServing(csr, scope.machines, taken)
+		machine, problem := checkServingRequest(csr, scope.machines, taken)
 		if problem != "" {
 			r.reportOnce(ctx, scope, csr, machine,
 				infrav1.ServingCertificateNotApprovedReason, "ApproveServingCertificate",
@@ -459,7 +459,7 @@ func (r *Reconciler) reconcileServingCertificates(ctx context.Context, scope *no
 		}
 
 		approveRequest(csr, machine)
-		if err := scope.workload.SubResource("approval").Update(ctx, csr); isNews(err) {
+		if err := scope.workload.SubResource("approval").Update(ctx, csr); isStale(err) {
 			continue
 		} else if err != nil {
 			errs = append(errs, fmt.Errorf("failed to approve certificate signing request %s: %w", csr.Name, err))

@@ -122,11 +122,11 @@ func isPendingServing(csr *certificatesv1.CertificateSigningRequest) bool {
 		})
 }
 
-// checkServing returns the machine of a request. problem explains why the request must not be approved, or is "".
-// checkServing trusts only the kubelet's authenticated identity. If a node could choose its names, it could impersonate
-// another node, or the API server. A guest can report any address, so an address known only from the guest must belong
-// to nobody else.
-func checkServing(
+// checkServingRequest returns the machine of a request. problem explains why the request must not be approved, or is
+// "". checkServingRequest trusts only the kubelet's authenticated identity. If a node could choose its names, it could
+// impersonate another node, or the API server. A guest can report any address, so an address known only from the guest
+// must belong to nobody else.
+func checkServingRequest(
 	csr *certificatesv1.CertificateSigningRequest, machines []*infrav1.OLVMMachine, taken reserved,
 ) (_ *infrav1.OLVMMachine, problem string) {
 	name, isNode := strings.CutPrefix(csr.Spec.Username, nodeUserPrefix)
@@ -196,7 +196,7 @@ type reserved struct {
 // reservedNetwork is a range of addresses with its purpose, for messages.
 type reservedNetwork struct {
 	netip.Prefix
-	what string
+	purpose string
 }
 
 // defaultServices is kubeadm's default range for Services.
@@ -210,10 +210,10 @@ func collectReserved(
 	machines []*infrav1.OLVMMachine,
 ) reserved {
 	out := reserved{machines: machines}
-	add := func(what string, blocks []string) {
+	add := func(purpose string, blocks []string) {
 		for _, block := range blocks {
 			if prefix, err := netip.ParsePrefix(block); err == nil {
-				out.networks = append(out.networks, reservedNetwork{prefix, what})
+				out.networks = append(out.networks, reservedNetwork{prefix, purpose})
 			}
 		}
 	}
@@ -255,7 +255,7 @@ func (r reserved) findHolder(ip net.IP, m *infrav1.OLVMMachine) string {
 
 	for _, network := range r.networks {
 		if network.Contains(address) {
-			return network.what
+			return network.purpose
 		}
 	}
 

@@ -160,7 +160,7 @@ func TestAServingCertificateIsApprovedOnlyForTheNamesAndAddressesOfItsMachine(t 
 			machines = test.machines(machines)
 		}
 
-		machine, problem := checkServing(csr, machines, reserved{})
+		machine, problem := checkServingRequest(csr, machines, reserved{})
 		if (problem == "") != (test.problem == "") || !strings.Contains(problem, test.problem) {
 			t.Errorf("%s: got %q, want %q", name, problem, test.problem)
 		}
@@ -223,7 +223,7 @@ func TestClaimsOfAGuest(t *testing.T) {
 		}
 
 		csr := testcsr.CSR(t, machine.Name, testcsr.NewRequest(machine.Name, address))
-		_, problem := checkServing(csr, machines, collectReserved(cluster, olvm, nil, machines))
+		_, problem := checkServingRequest(csr, machines, collectReserved(cluster, olvm, nil, machines))
 		if (problem == "") != (test.problem == "") || !strings.Contains(problem, test.problem) {
 			t.Errorf("%s for %s: got %q, want %q", address, machine.Name, problem, test.problem)
 		}
@@ -235,7 +235,7 @@ func TestARequestWithAWrongSignatureIsNotApproved(t *testing.T) {
 	block, _ := pem.Decode(csr.Spec.Request)
 	block.Bytes[len(block.Bytes)-1] ^= 1
 	csr.Spec.Request = pem.EncodeToMemory(block)
-	_, problem := checkServing(csr, []*infrav1.OLVMMachine{provisioned("one", "10.0.0.10")}, reserved{})
+	_, problem := checkServingRequest(csr, []*infrav1.OLVMMachine{provisioned("one", "10.0.0.10")}, reserved{})
 	if problem == "" {
 		t.Error("it was approved")
 	}

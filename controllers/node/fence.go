@@ -16,6 +16,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 )
 
 // fencePoll is the interval of checks for a cluster with a failed VM. No event announces that its volumes are detached,
@@ -41,19 +42,14 @@ func hasOutOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, isOutOfService)
 }
 
-// isFailed reports whether the engine proves that the VM of a machine cannot run.
-func isFailed(m *infrav1.OLVMMachine) bool {
-	return conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineFailedReason
-}
-
 // situation has the facts that decide whether a Node is fenced.
 type situation struct {
 	// enabled reports that the manager may fence the Node: --fence-nodes is set, and nothing is paused.
 	enabled bool
 	// alive reports that the kubelet has reported since the failure.
 	alive bool
-	// going reports that the machine is being deleted, or that its VM no longer exists.
-	going bool
+	// disappearing reports that the machine is being deleted, or that its VM no longer exists.
+	disappearing bool
 	// failed reports that the VM is down after a failure.
 	failed bool
 	// starting reports that a remediation will soon start the VM, or has just started it.
@@ -64,13 +60,13 @@ type situation struct {
 	attached bool
 }
 
-// shouldFence reports whether the Node should have the taint. A Node that is alive never has it. If a remediation is
-// starting the VM, the Node gets no new taint, and loses the taint once its volumes are detached.
-func (s situation) shouldFence() bool {
+// shouldHaveTaint reports whether the Node should have the taint. A Node that is alive never has it. If a remediation
+// is starting the VM, the Node gets no new taint, and loses the taint once its volumes are detached.
+func (s situation) shouldHaveTaint() bool {
 	switch {
 	case s.alive:
 		return false
-	case s.going:
+	case s.disappearing:
 		return s.fenced
 	case s.failed && s.starting:
 		return s.fenced && s.attached
@@ -79,9 +75,9 @@ func (s situation) shouldFence() bool {
 	return s.failed && (s.fenced || s.enabled)
 }
 
-// setFence adds the taint to a Node, or removes the manager's own. It returns the reason of the event, or "" if nothing
+// setTaint adds the taint to a Node, or removes the manager's own. It returns the reason of the event, or "" if nothing
 // changes. Taints set by others stay.
-func setFence(node *corev1.Node, wanted bool, vmID string) string {
+func setTaint(node *corev1.Node, wanted bool, vmID string) string {
 	_, ours := node.Annotations[infrav1.NodeFencedAnnotation]
 
 	switch {
@@ -100,52 +96,52 @@ func setFence(node *corev1.Node, wanted bool, vmID string) string {
 	return ""
 }
 
-// isGoing reports whether a machine is being deleted, or its VM no longer exists. Then the machine's condition no
-// longer reports a failure.
-func isGoing(m *infrav1.OLVMMachine) bool {
+// isDisappearing reports whether a machine is being deleted, or its VM no longer exists. Then the machine's condition
+// no longer reports a failure.
+func isDisappearing(m *infrav1.OLVMMachine) bool {
 	return !m.DeletionTimestamp.IsZero() ||
 		conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineNotFoundReason
 }
 
-// reconcileFence adds the taint to the Node of a machine, or removes it. machine is nil if the Node belongs to no
-// machine. For a paused machine, reconcileFence can only remove the taint. It returns the reason of the event, or "".
-func (r *Reconciler) reconcileFence(
+// reconcileTaint adds the taint to the Node of a machine, or removes it. machine is nil if the Node belongs to no
+// machine. For a paused machine, reconcileTaint can only remove the taint. It returns the reason of the event, or "".
+func (r *Reconciler) reconcileTaint(
 	ctx context.Context, scope *nodeScope, node *corev1.Node, machine *infrav1.OLVMMachine,
 ) (reason string, err error) {
 	_, fenced := node.Annotations[infrav1.NodeFencedAnnotation]
 	if machine == nil {
-		return setFence(node, fenced && !isReady(node), ""), nil
+		return setTaint(node, fenced && !isReady(node), ""), nil
 	}
 
 	now := situation{
-		enabled: r.FenceNodes && slices.Contains(scope.machines, machine),
-		going:   isGoing(machine), failed: isFailed(machine), fenced: fenced,
+		enabled:      r.FenceNodes && slices.Contains(scope.machines, machine),
+		disappearing: isDisappearing(machine), failed: pass.HasVMFailed(machine), fenced: fenced,
 	}
 
 	if !now.fenced && (!now.enabled || !now.failed) {
 		return "", nil
 	}
 
-	if now.alive, err = r.isAlive(ctx, scope, node, machine); err != nil {
+	if now.alive, err = r.checkAlive(ctx, scope, node, machine); err != nil {
 		return "", err
 	}
 
 	if now.failed && !now.alive {
-		if now.starting, err = r.isStarting(ctx, machine); err != nil {
+		if now.starting, err = r.checkStarting(ctx, machine); err != nil {
 			return "", err
 		}
 	}
 
 	if now.starting && now.fenced {
-		if now.attached, err = r.hasVolumes(ctx, scope, node.Name); err != nil {
+		if now.attached, err = r.checkAttachedVolumes(ctx, scope, node.Name); err != nil {
 			return "", err
 		}
 	}
 
-	wanted := now.shouldFence()
-	scope.fences = scope.fences || wanted
+	wanted := now.shouldHaveTaint()
+	scope.hasTaint = scope.hasTaint || wanted
 
-	return setFence(node, wanted, machine.Spec.ProviderID), nil
+	return setTaint(node, wanted, machine.Spec.ProviderID), nil
 }
 
 // isReady reports whether a Node has a true Ready condition.
@@ -155,10 +151,10 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
-// isAlive reports whether a Node is ready, or whether its kubelet has renewed its Lease since the VM was found down.
+// checkAlive reports whether a Node is ready, or whether its kubelet has renewed its Lease since the VM was found down.
 // Then the VM runs, regardless of the engine's report. If the kubelet's clock is slow, only the Ready condition shows
 // that the Node is alive.
-func (r *Reconciler) isAlive(
+func (r *Reconciler) checkAlive(
 	ctx context.Context, scope *nodeScope, node *corev1.Node, machine *infrav1.OLVMMachine,
 ) (bool, error) {
 	if isReady(node) {
@@ -187,8 +183,8 @@ func (r *Reconciler) isAlive(
 		!lease.Spec.RenewTime.Time.Before(running.LastTransitionTime.Add(time.Second)), nil
 }
 
-// isStarting reports whether a remediation is starting the VM of a machine, or will soon start it.
-func (r *Reconciler) isStarting(ctx context.Context, m *infrav1.OLVMMachine) (bool, error) {
+// checkStarting reports whether a remediation is starting the VM of a machine, or will soon start it.
+func (r *Reconciler) checkStarting(ctx context.Context, m *infrav1.OLVMMachine) (bool, error) {
 	owner := metav1.GetControllerOf(m)
 	if owner == nil {
 		return false, nil
@@ -234,9 +230,9 @@ func (r *Reconciler) connectWorkload(ctx context.Context, scope *nodeScope) erro
 	return nil
 }
 
-// hasVolumes reports whether volumes are attached to a Node. It lists all attachments from the API server, once per
-// pass. Nothing else needs them, so a cache would waste memory.
-func (r *Reconciler) hasVolumes(ctx context.Context, scope *nodeScope, node string) (bool, error) {
+// checkAttachedVolumes reports whether volumes are attached to a Node. It lists all attachments from the API server,
+// once per pass. Nothing else needs them, so a cache would waste memory.
+func (r *Reconciler) checkAttachedVolumes(ctx context.Context, scope *nodeScope, node string) (bool, error) {
 	if scope.attached == nil {
 		if err := r.connectWorkload(ctx, scope); err != nil {
 			return false, err
@@ -256,8 +252,8 @@ func (r *Reconciler) hasVolumes(ctx context.Context, scope *nodeScope, node stri
 	return scope.attached[node], nil
 }
 
-// reportFence records the event of a changed taint on the machine.
-func (r *Reconciler) reportFence(machine *infrav1.OLVMMachine, node, reason string) {
+// reportTaint records the event of a changed taint on the machine.
+func (r *Reconciler) reportTaint(machine *infrav1.OLVMMachine, node, reason string) {
 	if machine == nil {
 		return
 	}

@@ -48,15 +48,15 @@ func TestANodeIsFencedWhileItsVMHasFailed(t *testing.T) {
 		"a Node that is alive with volumes": {
 			situation{failed: true, starting: true, fenced: true, attached: true, alive: true}, false,
 		},
-		"a Node that is alive and deleted":       {situation{fenced: true, going: true, alive: true}, false},
-		"a fenced machine that is deleted":       {situation{enabled: true, fenced: true, going: true}, true},
-		"a machine that is deleted":              {situation{enabled: true, going: true}, false},
-		"a failed machine that is deleted":       {situation{enabled: true, failed: true, going: true}, false},
+		"a Node that is alive and deleted":       {situation{fenced: true, disappearing: true, alive: true}, false},
+		"a fenced machine that is deleted":       {situation{enabled: true, fenced: true, disappearing: true}, true},
+		"a machine that is deleted":              {situation{enabled: true, disappearing: true}, false},
+		"a failed machine that is deleted":       {situation{enabled: true, failed: true, disappearing: true}, false},
 		"a VM that has failed without fencing":   {situation{failed: true}, false},
 		"a fenced VM that stays down without it": {situation{failed: true, fenced: true}, true},
 		"a fenced VM that runs without it":       {situation{fenced: true}, false},
 	} {
-		check.Equal(t, name, c.now.shouldFence(), c.want)
+		check.Equal(t, name, c.now.shouldHaveTaint(), c.want)
 	}
 }
 
@@ -64,21 +64,21 @@ func TestTheFenceLeavesOtherTaintsAlone(t *testing.T) {
 	other := corev1.Taint{Key: "example.com/gpu", Effect: corev1.TaintEffectNoSchedule}
 	node := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{other}}}
 
-	check.Equal(t, "the first time", setFence(node, true, "olvm://1"), infrav1.NodeFencedReason)
+	check.Equal(t, "the first time", setTaint(node, true, "olvm://1"), infrav1.NodeFencedReason)
 	check.Equal(t, "the mark", node.Annotations[infrav1.NodeFencedAnnotation], "olvm://1")
 	check.Equal(t, "taints", len(node.Spec.Taints), 2)
-	check.Equal(t, "again", setFence(node, true, "olvm://1"), "")
-	check.Equal(t, "the VM is back", setFence(node, false, "olvm://1"), infrav1.NodeReleasedReason)
+	check.Equal(t, "again", setTaint(node, true, "olvm://1"), "")
+	check.Equal(t, "the VM is back", setTaint(node, false, "olvm://1"), infrav1.NodeReleasedReason)
 	check.Equal(t, "the other taint stays", len(node.Spec.Taints) == 1 && node.Spec.Taints[0] == other, true)
 	check.Equal(t, "marks", len(node.Annotations), 0)
-	check.Equal(t, "again", setFence(node, false, "olvm://1"), "")
+	check.Equal(t, "again", setTaint(node, false, "olvm://1"), "")
 
 	byHand := corev1.Taint{
 		Key: corev1.TaintNodeOutOfService, Value: "by-hand", Effect: corev1.TaintEffectNoSchedule,
 	}
 	node.Spec.Taints = []corev1.Taint{byHand}
-	check.Equal(t, "a person's taint is not set again", setFence(node, true, "olvm://1"), "")
-	check.Equal(t, "a person's taint stays", setFence(node, false, "olvm://1"), "")
+	check.Equal(t, "a person's taint is not set again", setTaint(node, true, "olvm://1"), "")
+	check.Equal(t, "a person's taint stays", setTaint(node, false, "olvm://1"), "")
 	check.Equal(t, "the taint", node.Spec.Taints[0], byHand)
 }
 
@@ -90,7 +90,7 @@ func TestAPersonsTaintStaysEvenWithTheManagersMark(t *testing.T) {
 	} {
 		node := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{theirs}}}
 		setKey(&node.Annotations, infrav1.NodeFencedAnnotation, "olvm://1")
-		check.Equal(t, "released", setFence(node, false, "olvm://1"), infrav1.NodeReleasedReason)
+		check.Equal(t, "released", setTaint(node, false, "olvm://1"), infrav1.NodeReleasedReason)
 		check.Equal(t, "taints", node.Spec.Taints, []corev1.Taint{theirs})
 		check.Equal(t, "marks", len(node.Annotations), 0)
 	}
@@ -165,7 +165,7 @@ func TestANodeThatIsAliveIsNeverFenced(t *testing.T) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: c.ready}}
 		if c.ours {
-			setFence(node, true, "olvm://1")
+			setTaint(node, true, "olvm://1")
 		}
 
 		shrunk, err := shrinkNode(node)
@@ -192,7 +192,7 @@ func TestANodeThatIsAliveIsNeverFenced(t *testing.T) {
 			machine = nil
 		}
 
-		_, err = r.reconcileFence(t.Context(), scope, node, machine)
+		_, err = r.reconcileTaint(t.Context(), scope, node, machine)
 		check.Error(t, err, "")
 		check.Equal(t, name, hasOutOfService(node), c.fencedAfterwards)
 	}
@@ -205,9 +205,9 @@ func TestAFenceStaysWhileItsMachineOrVMGoes(t *testing.T) {
 		Type: infrav1.VirtualMachineRunningCondition, Status: metav1.ConditionFalse,
 		Reason: infrav1.VirtualMachineNotFoundReason,
 	})
-	check.Equal(t, "a machine that has failed", isGoing(failedAt(time.Now())), false)
-	check.Equal(t, "a machine that is deleted", isGoing(deleted), true)
-	check.Equal(t, "a VM that the engine does not have", isGoing(missing), true)
+	check.Equal(t, "a machine that has failed", isDisappearing(failedAt(time.Now())), false)
+	check.Equal(t, "a machine that is deleted", isDisappearing(deleted), true)
+	check.Equal(t, "a VM that the engine does not have", isDisappearing(missing), true)
 }
 
 func TestVolumesAreListedOnceInAPass(t *testing.T) {
@@ -225,7 +225,7 @@ func TestVolumesAreListedOnceInAPass(t *testing.T) {
 	}).Build()}
 
 	for name, want := range map[string]bool{"one": true, "two": false} {
-		got, err := (&Reconciler{}).hasVolumes(t.Context(), scope, name)
+		got, err := (&Reconciler{}).checkAttachedVolumes(t.Context(), scope, name)
 		check.Error(t, err, "")
 		check.Equal(t, name, got, want)
 	}

@@ -47,18 +47,18 @@ func setLabels(node *corev1.Node, wanted map[string]string) (changed bool) {
 	var kept []string
 
 	for _, key := range managedLabels {
-		has, there := node.Labels[key]
+		has, exists := node.Labels[key]
 		value, want := wanted[key]
 		own := slices.Contains(ours, key)
 
 		switch {
-		case there && !own && !want, there && !own && has != value:
+		case exists && !own && !want, exists && !own && has != value:
 			continue // the label belongs to someone else
 		case want:
 			kept = append(kept, key)
 			changed = changed || has != value || !own
 			setKey(&node.Labels, key, value)
-		case there:
+		case exists:
 			delete(node.Labels, key)
 			changed = true
 		}

@@ -38,9 +38,9 @@ const (
 	poll = 5 * time.Second
 	// steady is the interval of all other checks of facts without events.
 	steady = 15 * time.Second
-	// unasked is the lifetime of an object whose Machine no MachineHealthCheck has found unhealthy. A
+	// unrequestedGrace is the lifetime of an object whose Machine no MachineHealthCheck has found unhealthy. A
 	// MachineHealthCheck ignores a Machine that has an object, so a moved or restored object would block it.
-	unasked = 2 * time.Minute
+	unrequestedGrace = 2 * time.Minute
 )
 
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=olvmremediations,verbs=get;list;watch;patch;delete
@@ -54,7 +54,7 @@ type Reconciler struct {
 	Client client.Client
 	// APIReader reads Machines, because the cache omits their conditions.
 	APIReader client.Reader
-	Engines   *enginepool.Pool
+	Engines   *enginepool.Registry
 	// Runs is shared by all controllers. The controller does not reboot a VM while Terraform changes it.
 	Runs     *workspace.RunQueue
 	Recorder events.EventRecorder
@@ -107,13 +107,13 @@ type scope struct {
 	vm      *engine.VM
 	// blocked explains why the controller must do nothing now. It is nil if it may act.
 	blocked *blocker.Error
-	// news is the event of the pass, or nil. failed reports an error of the pass.
-	news   *news
-	failed bool
+	// stepEvent is the event of the pass, or nil. failed reports an error of the pass.
+	stepEvent *stepEvent
+	failed    bool
 }
 
-// news is an event.
-type news struct{ kind, reason, text string }
+// stepEvent is an event.
+type stepEvent struct{ kind, reason, text string }
 
 // Reconcile runs one pass for an OLVMRemediation.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -139,8 +139,8 @@ func (r *Reconciler) openPass(
 
 	return pass.Frame{
 		Labelled: s.labelledOwner(),
-		IsPaused: func(ctx context.Context) (bool, error) {
-			return workspace.CheckPausedWithoutState(ctx, of, remediation, "OLVMRemediation", s.cluster)
+		EnsurePaused: func(ctx context.Context) (bool, error) {
+			return workspace.EnsurePausedConditionWithoutState(ctx, of, remediation, "OLVMRemediation", s.cluster)
 		},
 		RetryPaused: steady,
 		Work: func(ctx context.Context) (ctrl.Result, error) {
@@ -160,8 +160,9 @@ func (r *Reconciler) openPass(
 
 // announceStep records the event of a pass, unless the pass has failed.
 func (r *Reconciler) announceStep(s *scope) {
-	if s.news != nil && !s.failed {
-		r.Recorder.Eventf(s.remediation, s.machine, s.news.kind, s.news.reason, "Remediate", "%s", s.news.text)
+	if s.stepEvent != nil && !s.failed {
+		e := s.stepEvent
+		r.Recorder.Eventf(s.remediation, s.machine, e.kind, e.reason, "Remediate", "%s", e.text)
 	}
 }
 
@@ -195,7 +196,7 @@ func (r *Reconciler) reconcileStep(ctx context.Context, s *scope) (time.Duration
 	}
 
 	if s.blocked != nil {
-		return steady, r.deleteUnasked(ctx, s)
+		return steady, r.deleteUnrequested(ctx, s)
 	}
 
 	restartClock(s)
@@ -228,14 +229,14 @@ func restartClock(s *scope) {
 	}
 }
 
-// deleteUnasked deletes an object not needed by a MachineHealthCheck. The MachineHealthCheck creates a new one if
-// necessary. If the Machine is unhealthy but its OLVMMachine or OLVMCluster is missing, deleteUnasked asks the
+// deleteUnrequested deletes an object not needed by a MachineHealthCheck. The MachineHealthCheck creates a new one if
+// necessary. If the Machine is unhealthy but its OLVMMachine or OLVMCluster is missing, deleteUnrequested asks the
 // Machine's owner for a replacement instead.
-func (r *Reconciler) deleteUnasked(ctx context.Context, s *scope) error {
+func (r *Reconciler) deleteUnrequested(ctx context.Context, s *scope) error {
 	reason := s.blocked.Reason
 	known := conditions.Get(s.remediation, infrav1.RemediatedCondition)
 	if reason != infrav1.WaitingForHealthCheckReason && reason != infrav1.MachineNotFoundReason ||
-		known == nil || known.Reason != reason || time.Since(known.LastTransitionTime.Time) < unasked {
+		known == nil || known.Reason != reason || time.Since(known.LastTransitionTime.Time) < unrequestedGrace {
 		return nil
 	}
 
@@ -259,20 +260,21 @@ func (r *Reconciler) takeStep(ctx context.Context, s *scope) (time.Duration, err
 
 	switch decideAction(s.remediation, s.vm, time.Now()) {
 	case begin:
-		if err := r.awaitTurn(ctx, s); err != nil || s.blocked != nil {
+		if err := r.checkTurn(ctx, s); err != nil || s.blocked != nil {
 			return steady, err
 		}
 
 		status.Step, status.StepTime, status.PowerOffTime = infrav1alpha1.PoweringOffStep, currentTime(), metav1.Time{}
 		status.Attempts++
-		s.news = &news{corev1.EventTypeNormal, "Rebooting", fmt.Sprintf("Powering VM %s off and on: reboot %d of %d",
+		s.stepEvent = &stepEvent{corev1.EventTypeNormal, "Rebooting", fmt.Sprintf(
+			"Powering VM %s off and on: reboot %d of %d",
 			s.vm.Name, status.Attempts, s.remediation.Spec.Strategy.Retries())}
 
 		return time.Millisecond, nil
 	case powerOff:
 		err := r.powerOff(ctx, s)
 
-		return s.getPause(), err
+		return s.computeRequeueDelay(), err
 	case recordOff:
 		if status.PowerOffTime.IsZero() { // it was already down
 			status.PowerOffTime = currentTime()
@@ -284,7 +286,7 @@ func (r *Reconciler) takeStep(ctx context.Context, s *scope) (time.Duration, err
 	case start:
 		err := r.startVM(ctx, s)
 
-		return s.getPause(), err
+		return s.computeRequeueDelay(), err
 	case recordStart:
 		status.Step, status.StepTime = infrav1alpha1.WaitingStep, currentTime()
 		return poll, nil
@@ -303,8 +305,9 @@ func (r *Reconciler) takeStep(ctx context.Context, s *scope) (time.Duration, err
 	return poll, nil
 }
 
-// getPause returns the delay before the next check after a request. After a refusal by the engine, the delay is longer.
-func (s *scope) getPause() time.Duration {
+// computeRequeueDelay returns the delay before the next check after a request. After a refusal by the engine, the delay
+// is longer.
+func (s *scope) computeRequeueDelay() time.Duration {
 	if s.blocked != nil {
 		return steady
 	}
@@ -342,9 +345,9 @@ func (r *Reconciler) requestReplacement(ctx context.Context, s *scope) error {
 // reconcileDelete starts the VM if the controller has powered it off, and releases the object. If the Machine is being
 // deleted, it does not start the VM.
 func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Duration, error) {
-	going := s.machine == nil || !s.machine.DeletionTimestamp.IsZero() || s.olvmMachine == nil ||
+	isDeleting := s.machine == nil || !s.machine.DeletionTimestamp.IsZero() || s.olvmMachine == nil ||
 		!s.olvmMachine.DeletionTimestamp.IsZero() || s.olvmCluster == nil
-	if going || !shouldStart(s.remediation) {
+	if isDeleting || !shouldStart(s.remediation) {
 		return releaseObject(s)
 	}
 
@@ -355,7 +358,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Durati
 
 	switch {
 	case since > s.remediation.Spec.Strategy.Timeout(): // Cluster API remediates nothing while the object exists
-		s.news = &news{corev1.EventTypeWarning, "VirtualMachineMayBeOff",
+		s.stepEvent = &stepEvent{corev1.EventTypeWarning, "VirtualMachineMayBeOff",
 			"The VM of the machine was powered off and is not seen to run; look at it in the engine"}
 
 		return releaseObject(s)
@@ -366,7 +369,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Durati
 	case decideStart(s.vm.Status) == start:
 		err := r.startVM(ctx, s)
 
-		return s.getPause(), err
+		return s.computeRequeueDelay(), err
 	}
 
 	return poll, nil
@@ -375,7 +378,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Durati
 // canRelease reports whether the VM runs again. The object stays while the OLVMMachine still reports a failed VM.
 // Without the object, the Node controller would fence a VM that runs.
 func canRelease(s *scope, mayGoDown bool) bool {
-	return decideStart(s.vm.Status) == recordStart && !mayGoDown && !hasFailed(s.olvmMachine)
+	return decideStart(s.vm.Status) == recordStart && !mayGoDown && !pass.HasVMFailed(s.olvmMachine)
 }
 
 // releaseObject removes the finalizer. No further check is necessary.

@@ -7,17 +7,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/blocker"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/pass"
 )
 
-// explainNotStarted explains why the VM must stay down. It returns nil if the VM may start. Kubernetes detaches the
+// fetchStartBlocker explains why the VM must stay down. It returns nil if the VM may start. Kubernetes detaches the
 // volumes of a fenced Node. If the VM started meanwhile, it would write to volumes that another node may already use.
 // The Node controller removes the taint once the volumes are detached.
-func (r *Reconciler) explainNotStarted(ctx context.Context, s *scope) *blocker.Error {
+func (r *Reconciler) fetchStartBlocker(ctx context.Context, s *scope) *blocker.Error {
 	name := s.machine.Status.NodeRef.Name
 	if name == "" || s.cluster == nil {
 		return nil
@@ -42,7 +42,7 @@ func (r *Reconciler) explainNotStarted(ctx context.Context, s *scope) *blocker.E
 		}
 	case err == nil, apierrors.IsNotFound(err):
 		return nil
-	case util.IsControlPlaneMachine(s.machine), !hasFailed(s.olvmMachine):
+	case util.IsControlPlaneMachine(s.machine), !pass.HasVMFailed(s.olvmMachine):
 		return nil // the control plane may need this machine, and only a failed VM is fenced
 	}
 
@@ -51,9 +51,4 @@ func (r *Reconciler) explainNotStarted(ctx context.Context, s *scope) *blocker.E
 		Message: "The VM has failed, and nobody sees whether Node " + name + " has the taint of a fence: " +
 			err.Error(),
 	}
-}
-
-// hasFailed reports whether the engine proves that the VM of a machine has failed.
-func hasFailed(m *infrav1.OLVMMachine) bool {
-	return conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineFailedReason
 }

@@ -90,7 +90,7 @@ func TestAVMIsStartedOnlyIfTheAPIServerShowsNoFence(t *testing.T) {
 		}
 		s.machine.Status.NodeRef.Name = "one"
 
-		got := (&Reconciler{Workloads: c.workloads}).explainNotStarted(t.Context(), s)
+		got := (&Reconciler{Workloads: c.workloads}).fetchStartBlocker(t.Context(), s)
 		check.Equal(t, name, got != nil, c.blocked)
 	}
 }

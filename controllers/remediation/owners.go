@@ -124,9 +124,9 @@ func explainNotRemediated(s *scope) *blocker.Error {
 	return nil
 }
 
-// awaitTurn blocks a control plane machine while another one is being remediated, because etcd may lose its quorum if
+// checkTurn blocks a control plane machine while another one is being remediated, because etcd may lose its quorum if
 // two machines are off. If two remediations begin at the same time, the first by name proceeds.
-func (r *Reconciler) awaitTurn(ctx context.Context, s *scope) error {
+func (r *Reconciler) checkTurn(ctx context.Context, s *scope) error {
 	if !util.IsControlPlaneMachine(s.machine) {
 		return nil
 	}

@@ -20,7 +20,7 @@ import (
 // reconcileVM finds the VM of the machine in the engine, or sets the reason to wait. Anybody with write access to an
 // OLVMMachine can set the ID of any VM. The controller therefore changes only a VM with the owner mark of the machine.
 func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) {
-	if r.isRunning(s) {
+	if r.checkRunInFlight(s) {
 		return
 	}
 
@@ -29,8 +29,8 @@ func (r *Reconciler) reconcileVM(ctx context.Context, s *scope) {
 	}
 }
 
-// isRunning reports whether Terraform is changing the machine. If so, it also sets the reason to wait.
-func (r *Reconciler) isRunning(s *scope) bool {
+// checkRunInFlight reports whether Terraform is changing the machine. If so, it also sets the reason to wait.
+func (r *Reconciler) checkRunInFlight(s *scope) bool {
 	if !r.Runs.IsInFlight(workspace.NewMachineKey(s.olvmMachine)) {
 		return false
 	}
@@ -58,7 +58,7 @@ func (r *Reconciler) findVM(ctx context.Context, s *scope) error {
 	vm, err := session.FetchVM(ctx, engine.ID(id))
 	if engine.IsNotFound(err) {
 		s.session = session
-		return checkMissing(s.olvmMachine)
+		return confirmMissing(s.olvmMachine)
 	} else if err != nil {
 		return err
 	}
@@ -74,9 +74,9 @@ func (r *Reconciler) findVM(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// checkMissing returns an error unless the condition of the OLVMMachine also reports that the VM does not exist. A
+// confirmMissing returns an error unless the condition of the OLVMMachine also reports that the VM does not exist. A
 // single answer of the engine must not lead to a replacement.
-func checkMissing(m *infrav1.OLVMMachine) error {
+func confirmMissing(m *infrav1.OLVMMachine) error {
 	running := conditions.Get(m, infrav1.VirtualMachineRunningCondition)
 	if running != nil && running.Reason == infrav1.VirtualMachineNotFoundReason {
 		return nil
@@ -90,7 +90,7 @@ func checkMissing(m *infrav1.OLVMMachine) error {
 
 // powerOff asks the engine to power off the VM.
 func (r *Reconciler) powerOff(ctx context.Context, s *scope) error {
-	if r.isRunning(s) { // a run may have begun since the VM was read
+	if r.checkRunInFlight(s) { // a run may have begun since the VM was read
 		return nil
 	}
 
@@ -120,7 +120,7 @@ func (r *Reconciler) startVM(ctx context.Context, s *scope) error {
 		return err
 	}
 
-	if s.blocked = r.explainNotStarted(ctx, s); s.blocked == nil {
+	if s.blocked = r.fetchStartBlocker(ctx, s); s.blocked == nil {
 		reportError(s, s.session.StartVM(ctx, s.vm.ID, false))
 	}
 

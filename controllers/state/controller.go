@@ -54,7 +54,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", "olvmstate")
 	build := capicontrollerutil.NewControllerManagedBy(mgr, log).
 		Named("olvmstate").
-		For(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(predicate.NewPredicateFuncs(isHeld))).
+		For(&corev1.Secret{}, builder.OnlyMetadata, builder.WithPredicates(predicate.NewPredicateFuncs(isFinalizing))).
 		WithOptions(options)
 
 	for _, owner := range []client.Object{
@@ -77,8 +77,8 @@ var deleted = predicate.Funcs{
 	GenericFunc: func(event.GenericEvent) bool { return false },
 }
 
-// isHeld reports whether a state is in deletion and still has the finalizer.
-func isHeld(object client.Object) bool {
+// isFinalizing reports whether a state is in deletion and still has the finalizer.
+func isFinalizing(object client.Object) bool {
 	return !object.GetDeletionTimestamp().IsZero() && controllerutil.ContainsFinalizer(object, tfstate.Finalizer)
 }
 
@@ -120,15 +120,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("failed to get Secret %s: %w", req, err)
 	}
 
-	if !isHeld(secret) {
+	if !isFinalizing(secret) {
 		return ctrl.Result{}, nil
 	}
 
-	if gone, err := r.isOwnerGone(ctx, secret); err != nil || !gone {
+	if gone, err := r.checkOwnerGone(ctx, secret); err != nil || !gone {
 		return ctrl.Result{}, err
 	}
 
-	if left, err := r.remainingGrace(ctx, secret); err != nil || left > 0 {
+	if left, err := r.fetchRemainingGrace(ctx, secret); err != nil || left > 0 {
 		return ctrl.Result{RequeueAfter: left}, err
 	}
 
@@ -146,9 +146,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// remainingGrace returns the remaining time of restoreGrace. It is zero if this process has seen the deletion of the
-// owner, or if the namespace is being deleted.
-func (r *Reconciler) remainingGrace(ctx context.Context, secret client.Object) (time.Duration, error) {
+// fetchRemainingGrace returns the remaining time of restoreGrace. It is zero if this process has seen the deletion of
+// the owner, or if the namespace is being deleted.
+func (r *Reconciler) fetchRemainingGrace(ctx context.Context, secret client.Object) (time.Duration, error) {
 	uid, _ := r.ended.Load(client.ObjectKeyFromObject(secret))
 	if uid == metav1.GetControllerOf(secret).UID {
 		return 0, nil
@@ -169,9 +169,9 @@ func (r *Reconciler) remainingGrace(ctx context.Context, secret client.Object) (
 	return restoreGrace - time.Since(secret.GetDeletionTimestamp().Time), nil
 }
 
-// isOwnerGone reports whether no object has the kind and the name of a state's owner. A recreated object may continue
-// with the state.
-func (r *Reconciler) isOwnerGone(ctx context.Context, secret client.Object) (bool, error) {
+// checkOwnerGone reports whether no object has the kind and the name of a state's owner. A recreated object may
+// continue with the state.
+func (r *Reconciler) checkOwnerGone(ctx context.Context, secret client.Object) (bool, error) {
 	ref := metav1.GetControllerOf(secret)
 	if ref == nil {
 		return false, nil

@@ -151,9 +151,9 @@ func (r *Reconciler) buildConfiguration(
 ) ([]bootstrap.File, error) {
 	switch {
 	case service.JumpHost != nil:
-		return r.buildJumpHost(ctx, s, service, nodes)
+		return r.readJumpHostFiles(ctx, s, service, nodes)
 	case service.OIDC != nil:
-		return r.buildOIDC(ctx, s, service, vm)
+		return r.ensureOIDCFiles(ctx, s, service, vm)
 	}
 
 	balancer, err := service.NewBalancer(s.olvmCluster.Spec, nodes)

@@ -81,7 +81,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		return errors.New("fields Client, APIReader, Runs, Addresses and Recorder must be set")
 	}
 
-	err := mgr.GetFieldIndexer().IndexField(ctx, &infrav1alpha1.OLVMSupportServices{}, secretIndex, secretKeys)
+	err := mgr.GetFieldIndexer().IndexField(ctx, &infrav1alpha1.OLVMSupportServices{}, secretIndex, collectSecretKeys)
 	if err != nil {
 		return fmt.Errorf("failed to index OLVMSupportServices: %w", err)
 	}
@@ -96,8 +96,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(labelToServices), clusterFactsChanged).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(labelToServices),
 			predicate.Or[client.Object](pass.IgnoreStatus, machineFactsChanged)).
-		Watches(&infrav1.OLVMMachineTemplate{}, handler.EnqueueRequestsFromMapFunc(r.templateToServices), comes).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(labelToServices), machineGoes).
+		Watches(&infrav1.OLVMMachineTemplate{}, handler.EnqueueRequestsFromMapFunc(r.templateToServices), created).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(labelToServices), deletionChanged).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToServices)).
 		Complete(ctx, r)
 	if err != nil {
@@ -113,8 +113,8 @@ var isSecret = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	return ok
 })
 
-// comes selects new objects.
-var comes = predicate.Funcs{
+// created selects new objects.
+var created = predicate.Funcs{
 	UpdateFunc: func(event.UpdateEvent) bool { return false },
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
@@ -150,8 +150,9 @@ var machineFactsChanged = predicate.Funcs{
 	},
 }
 
-// machineGoes selects Machines whose deletion begins or ends. Load balancers must then open no new connections to them.
-var machineGoes = predicate.Funcs{
+// deletionChanged selects Machines whose deletion begins or ends. Load balancers must then open no new connections to
+// them.
+var deletionChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
@@ -183,16 +184,16 @@ func (r *Reconciler) templateToServices(ctx context.Context, template client.Obj
 
 	names := func(s support.Service) bool { return s.VM.MachineTemplateName == template.GetName() }
 
-	return toRequests(list.Items, func(of *infrav1alpha1.OLVMSupportServices) bool {
-		return slices.ContainsFunc(support.CollectServices(of), names)
-	})
+	return pass.ToRequests(slices.DeleteFunc(list.Items, func(of infrav1alpha1.OLVMSupportServices) bool {
+		return !slices.ContainsFunc(support.CollectServices(&of), names)
+	}))
 }
 
 // secretIndex is the name of the index of OLVMSupportServices by their Secrets.
 const secretIndex = "namedSecrets"
 
-// secretKeys returns the keys of the Secrets needed by an OLVMSupportServices.
-func secretKeys(object client.Object) []string {
+// collectSecretKeys returns the keys of the Secrets needed by an OLVMSupportServices.
+func collectSecretKeys(object client.Object) []string {
 	of, ok := object.(*infrav1alpha1.OLVMSupportServices)
 	if !ok {
 		return nil
@@ -219,21 +220,7 @@ func (r *Reconciler) secretToServices(ctx context.Context, secret client.Object)
 		return nil
 	}
 
-	return toRequests(list.Items, func(*infrav1alpha1.OLVMSupportServices) bool { return true })
-}
-
-func toRequests(
-	list []infrav1alpha1.OLVMSupportServices, wanted func(*infrav1alpha1.OLVMSupportServices) bool,
-) []ctrl.Request {
-	var out []ctrl.Request
-
-	for i := range list {
-		if wanted(&list[i]) {
-			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list[i])})
-		}
-	}
-
-	return out
+	return pass.ToRequests(list.Items)
 }
 
 // scope holds the facts of one pass.
@@ -248,12 +235,13 @@ type scope struct {
 	err error
 	// services are the requested services in order.
 	services []*serviceFacts
-	// left are the names of OLVMMachines of services no longer requested. soon reports that the cache lacks a new
-	// object.
-	left []string
-	soon bool
-	// nodes are the names of machines that may need the services until they are deleted. reconcileDelete sets them.
-	nodes []string
+	// left are the names of OLVMMachines of services no longer requested. requeueSoon reports that the cache lacks a
+	// new object.
+	left        []string
+	requeueSoon bool
+	// remainingMachines are the names of machines that may need the services until they are deleted. reconcileDelete
+	// sets them.
+	remainingMachines []string
 }
 
 // Reconcile reconciles one OLVMSupportServices.
@@ -285,8 +273,8 @@ func (r *Reconciler) openPass(
 
 			return true, ctrl.Result{}, nil
 		},
-		IsPaused: func(ctx context.Context) (bool, error) {
-			return workspace.CheckPausedWithoutState(ctx, of, object, support.Kind, s.cluster)
+		EnsurePaused: func(ctx context.Context) (bool, error) {
+			return workspace.EnsurePausedConditionWithoutState(ctx, of, object, support.Kind, s.cluster)
 		},
 		Work:      func(ctx context.Context) (ctrl.Result, error) { return r.reconcileAdmitted(ctx, s) },
 		SetStatus: func() { updateStatus(s) },
@@ -309,7 +297,7 @@ func (r *Reconciler) reconcileAdmitted(ctx context.Context, s *scope) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 
-	if s.soon {
+	if s.requeueSoon {
 		return ctrl.Result{RequeueAfter: cacheLag}, nil
 	}
 
@@ -407,17 +395,18 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (ctrl.Result
 			m := &machines[i]
 			begun := controllerutil.ContainsFinalizer(m, infrav1.MachineFinalizer) || addressing.CanHaveVM(m)
 			if support.NewStandInMachine(m) == nil && (len(m.OwnerReferences) > 0 || begun) {
-				s.nodes = append(s.nodes, m.Name)
+				s.remainingMachines = append(s.remainingMachines, m.Name)
 			}
 		}
 	}
 
-	if len(s.nodes) > 0 {
-		ctrl.LoggerFrom(ctx).Info("Waiting for nodes to be deleted", "machines", strings.Join(s.nodes, ", "))
+	if len(s.remainingMachines) > 0 {
+		ctrl.LoggerFrom(ctx).Info("Waiting for nodes to be deleted",
+			"machines", strings.Join(s.remainingMachines, ", "))
 		return ctrl.Result{RequeueAfter: retry}, nil
 	}
 
-	if err := r.removeUnasked(ctx, s, machines, nil); err != nil {
+	if err := r.deleteUnrequested(ctx, s, machines, nil); err != nil {
 		return ctrl.Result{}, err
 	}
 

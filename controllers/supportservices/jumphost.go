@@ -15,8 +15,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/workload"
 )
 
-// buildJumpHost returns the configuration of a jump host's VM.
-func (r *Reconciler) buildJumpHost(
+// readJumpHostFiles returns the configuration of a jump host's VM.
+func (r *Reconciler) readJumpHostFiles(
 	ctx context.Context, s *scope, service *serviceFacts, nodes []support.Node,
 ) ([]bootstrap.File, error) {
 	out := service.NewJumpHost(s.olvmCluster.Spec, nodes)

@@ -21,8 +21,8 @@ import (
 // connectorsKey is the key of Dex's connectors in their Secret.
 const connectorsKey = "connectors.yaml"
 
-// buildOIDC returns the configuration of an OIDC provider's VM.
-func (r *Reconciler) buildOIDC(
+// ensureOIDCFiles returns the configuration of an OIDC provider's VM.
+func (r *Reconciler) ensureOIDCFiles(
 	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService,
 ) ([]bootstrap.File, error) {
 	connectors, err := r.readRequiredSecret(ctx, s, service, "connectorsSecretName", service.OIDC.ConnectorsSecretName)
@@ -82,12 +82,12 @@ func (r *Reconciler) ensureCertificate(
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: s.object.Namespace, Name: s.object.Spec.ClusterName + "-oidc-serving"}
 	err := r.APIReader.Get(ctx, key, secret)
-	there := err == nil
+	exists := err == nil
 
 	switch {
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("failed to get Secret %s: %w", key, err)
-	case there && !metav1.IsControlledBy(secret, s.object):
+	case exists && !metav1.IsControlledBy(secret, s.object):
 		return blocker.New(infrav1.InfraServiceFailureReason, "Secret "+key.Name,
 			"it has the name of the one with the certificate of the cluster's issuer, and is another; remove it")
 	}
@@ -109,7 +109,7 @@ func (r *Reconciler) ensureCertificate(
 	before := secret.DeepCopy()
 	secret.Data = map[string][]byte{corev1.TLSCertKey: out.Certificate, corev1.TLSPrivateKeyKey: out.Key}
 
-	if there {
+	if exists {
 		err = r.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	} else {
 		secret.Namespace, secret.Name, secret.Type = key.Namespace, key.Name, corev1.SecretTypeTLS

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// configures is the time limit for a VM to use a new configuration. A VM requests it every 10 seconds.
-	configures = time.Minute
+	// configurationTimeout is the time limit for a VM to use a new configuration. A VM requests it every 10 seconds.
+	configurationTimeout = time.Minute
 	// maxSupportMessage limits the message of a condition in bytes. The API server accepts 32 KiB.
 	maxSupportMessage = 4096
 )
@@ -53,9 +53,10 @@ func setDeleting(s *scope) {
 	switch {
 	case workspace.IsMoving(s.object):
 		condition.Message = "The object is being moved to another management cluster; its VMs stay"
-	case len(s.nodes) > 0:
+	case len(s.remainingMachines) > 0:
 		condition.Reason = infrav1.WaitingForMachinesDeletionReason
-		condition.Message = "The cluster is being deleted, and its nodes go first: " + strings.Join(s.nodes, ", ")
+		condition.Message = "The cluster is being deleted, and its nodes go first: " +
+			strings.Join(s.remainingMachines, ", ")
 	case len(s.left) > 0:
 		condition.Reason = infrav1.WaitingForMachinesDeletionReason
 		condition.Message = "Waiting for the VMs of support services to be deleted: " + strings.Join(s.left, ", ")
@@ -148,7 +149,7 @@ func (s *serviceFacts) buildStatus(before []infrav1alpha1.SupportServiceStatus) 
 		Status: metav1.ConditionTrue,
 		Reason: clusterv1.ReadyReason,
 	}
-	if reason, message := s.findTrouble(); reason != "" {
+	if reason, message := s.explainNotReady(); reason != "" {
 		condition.Status, condition.Reason = metav1.ConditionFalse, reason
 		condition.Message = steadytext.Shorten(message, maxSupportMessage)
 	}
@@ -158,14 +159,14 @@ func (s *serviceFacts) buildStatus(before []infrav1alpha1.SupportServiceStatus) 
 	return out
 }
 
-// findTrouble explains why a service is not ready. The reason is "" if it is ready.
-func (s *serviceFacts) findTrouble() (reason, message string) {
+// explainNotReady explains why a service is not ready. The reason is "" if it is ready.
+func (s *serviceFacts) explainNotReady() (reason, message string) {
 	if s.err != nil {
 		return infrav1.InfraServiceFailureReason, s.err.Error()
 	}
 
 	for _, vm := range s.vms {
-		why, failed := vm.findTrouble()
+		why, failed := vm.explainNotServing()
 
 		switch {
 		case why == "":
@@ -186,8 +187,9 @@ func (s *serviceFacts) findTrouble() (reason, message string) {
 	return reason, message
 }
 
-// findTrouble explains why a VM does not serve, and reports whether this is a failure. why is "" if the VM serves.
-func (v vmOfService) findTrouble() (why string, failed bool) {
+// explainNotServing explains why a VM does not serve, and reports whether this is a failure. why is "" if the VM
+// serves.
+func (v vmOfService) explainNotServing() (why string, failed bool) {
 	if v.machine == nil {
 		return "is to be made", false
 	}
@@ -207,9 +209,9 @@ func (v vmOfService) findTrouble() (why string, failed bool) {
 		return "has refused its configuration: " + v.report.Problem, true
 	case !v.report.Ever:
 		return "has not used a configuration yet", false
-	case !v.report.Current && v.report.Age > configures:
+	case !v.report.Current && v.report.Age > configurationTimeout:
 		return fmt.Sprintf("has not used its configuration for more than %s; look at %s/problem and the unit %s there",
-			configures, support.Folder, support.FetchService), true
+			configurationTimeout, support.Folder, support.FetchService), true
 	}
 
 	return "", false

@@ -95,14 +95,14 @@ func (r *Reconciler) reconcileServices(ctx context.Context, s *scope) error {
 		}
 	}
 
-	return r.removeUnasked(ctx, s, machines, asked)
+	return r.deleteUnrequested(ctx, s, machines, asked)
 }
 
 // findProblems returns the errors of services by name, apart from errors of their machines. These are invalid fields,
 // and addresses used by other objects.
 func (r *Reconciler) findProblems(ctx context.Context, s *scope) (map[string]error, error) {
 	out := support.FindProblems(s.olvmCluster.Spec, s.object)
-	if s.isServed() {
+	if s.areServicesReady() {
 		return out, nil
 	}
 
@@ -122,9 +122,9 @@ func (r *Reconciler) findProblems(ctx context.Context, s *scope) (map[string]err
 	return out, nil
 }
 
-// isServed reports whether all services are as requested. Then no check for other users of their addresses is
+// areServicesReady reports whether all services are as requested. Then no check for other users of their addresses is
 // necessary.
-func (s *scope) isServed() bool {
+func (s *scope) areServicesReady() bool {
 	return s.object.Status.ObservedGeneration == s.object.Generation &&
 		conditions.IsTrue(s.object, infrav1.ReadyCondition)
 }
@@ -195,7 +195,7 @@ func (r *Reconciler) ensureVM(
 		return nil
 	}
 
-	made, err := r.newMachine(ctx, s, service, vm)
+	made, err := r.prepareMachine(ctx, s, service, vm)
 	if err != nil {
 		return err
 	}
@@ -212,9 +212,9 @@ func (r *Reconciler) ensureVM(
 	return nil
 }
 
-// newMachine returns a new OLVMMachine for a VM, from its template. It also makes clusterctl move the template. The
+// prepareMachine returns a new OLVMMachine for a VM, from its template. It also makes clusterctl move the template. The
 // error is a *blocker.Error if the template does not exist, or does not suit the service.
-func (r *Reconciler) newMachine(
+func (r *Reconciler) prepareMachine(
 	ctx context.Context, s *scope, service *serviceFacts, vm *vmOfService,
 ) (*infrav1.OLVMMachine, error) {
 	template := &infrav1.OLVMMachineTemplate{}
@@ -248,7 +248,7 @@ func (r *Reconciler) checkOwner(
 			"OLVMMachine %s exists, and is another's; delete it, or give the service another name", made.Name)
 	}
 
-	s.soon = true // the cache has not seen it yet
+	s.requeueSoon = true // the cache has not seen it yet
 
 	return nil
 }
@@ -282,7 +282,7 @@ func (r *Reconciler) replaceOutdated(ctx context.Context, s *scope, service *ser
 		}
 
 		// Do not delete a VM that cannot be created again.
-		if _, err := r.newMachine(ctx, s, service, vm); err != nil {
+		if _, err := r.prepareMachine(ctx, s, service, vm); err != nil {
 			return err
 		}
 
@@ -294,13 +294,13 @@ func (r *Reconciler) replaceOutdated(ctx context.Context, s *scope, service *ser
 	return nil
 }
 
-// removeUnasked deletes the VMs of services no longer requested.
-func (r *Reconciler) removeUnasked(
-	ctx context.Context, s *scope, machines []infrav1.OLVMMachine, asked map[string]bool,
+// deleteUnrequested deletes the VMs of services no longer requested.
+func (r *Reconciler) deleteUnrequested(
+	ctx context.Context, s *scope, machines []infrav1.OLVMMachine, requested map[string]bool,
 ) error {
 	for i := range machines {
 		m := &machines[i]
-		if asked[m.Name] || support.NewStandInMachine(m) == nil {
+		if requested[m.Name] || support.NewStandInMachine(m) == nil {
 			continue
 		}
 

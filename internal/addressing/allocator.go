@@ -333,7 +333,7 @@ func (a *Allocator) collectHeld(ctx context.Context, self seeker, where connecti
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
 		known[GetClusterKey(c)] = true
-		if where.HasEngine(connection.ClusterEngine(c), self.Namespace) || holding[GetClusterKey(c)] {
+		if where.IsUsedBy(connection.ClusterEngine(c), self.Namespace) || holding[GetClusterKey(c)] {
 			holding[GetClusterKey(c)] = true
 			out.AddEndpoint(c, services.GetServices(c), self.Namespace)
 		}
@@ -359,7 +359,7 @@ func findAcceptedClusters(where connection.EngineID, machines []infrav1.OLVMMach
 	out := map[client.ObjectKey]bool{}
 
 	for i := range machines {
-		if connection.EngineOfMachine(&machines[i]).IsSame(where) {
+		if connection.GetMachineEngineID(&machines[i]).IsSame(where) {
 			out[GetClusterKey(&machines[i])] = true
 		}
 	}
@@ -378,7 +378,7 @@ func (a *Allocator) addProvisioned(ctx context.Context, out Held, self seeker, w
 
 	for i := range pools.Items {
 		pool := &pools.Items[i]
-		if where.HasEngine(connection.InventoryEngine(pool), self.Namespace) {
+		if where.IsUsedBy(connection.InventoryEngine(pool), self.Namespace) {
 			holding[client.ObjectKeyFromObject(pool)] = true
 		}
 	}

@@ -184,7 +184,7 @@ func (a *Allocator) collectHeldBeside(
 
 	for i := range clusters.Items {
 		other := &clusters.Items[i]
-		counts := where.HasEngine(connection.ClusterEngine(other), c.Namespace) || holding[GetClusterKey(other)]
+		counts := where.IsUsedBy(connection.ClusterEngine(other), c.Namespace) || holding[GetClusterKey(other)]
 
 		if other.UID == c.UID || !counts {
 			continue

@@ -37,14 +37,14 @@ type Objects struct {
 // Policy is the administrator's choice by flags of the manager.
 type Policy struct {
 	// Unbound allows a Secret without allowed server URLs to be sent to any engine.
-	Unbound bool
+	AllowAnyEngine bool
 	// IdentityNamespace is the only namespace for the Secrets and ConfigMaps of identities: the manager's own.
 	// Command-line tools leave it empty to allow all namespaces.
 	IdentityNamespace string
 }
 
 // BuildConfig returns the connection to the engine of a cluster. It refuses a Secret without allowed server URLs,
-// unless Unbound is set.
+// unless AllowAnyEngine is set.
 func BuildConfig(of Engine, objects Objects) (engine.Config, error) {
 	server := of.Server
 	base, err := engine.ParseBaseURL(server.ServerURL)
@@ -59,7 +59,7 @@ func BuildConfig(of Engine, objects Objects) (engine.Config, error) {
 	if GetIdentityName(of) != "" {
 		err = checkIdentity(of, objects, base)
 	} else {
-		err = checkCredentials(of, objects.Secret, base, objects.Unbound)
+		err = checkCredentials(of, objects.Secret, base, objects.AllowAnyEngine)
 	}
 
 	if err != nil {
@@ -85,7 +85,7 @@ func newConfig(of Engine, objects Objects, serverURL string) (engine.Config, err
 	}
 
 	if GetIdentityName(of) == "" && secret.Namespace != "" && secret.Namespace != of.Key.Namespace {
-		if err := checkTrust(server, secret.Namespace); err != nil {
+		if err := checkTrustForForeignSecret(server, secret.Namespace); err != nil {
 			return engine.Config{}, err
 		}
 	}
@@ -105,12 +105,12 @@ func withCA(of Engine, config engine.Config, objects Objects) (engine.Config, er
 	}
 
 	if GetIdentityName(of) == "" {
-		if err := checkBundle(of, objects.CA); err != nil {
+		if err := checkCAConfigMap(of, objects.CA); err != nil {
 			return engine.Config{}, err
 		}
 	}
 
-	config.CA = getBundle(objects.CA)
+	config.CA = joinCertificates(objects.CA)
 	_, err := engine.New(config)
 	if len(config.CA) == 0 { // otherwise the client would use the trust store of the image
 		err = errors.New("it is empty")
@@ -154,7 +154,7 @@ func checkLogin(config engine.Config, field, secretName string) error {
 }
 
 // checkCredentials checks that the Secret exists, is allowed for the cluster, and may be sent to the engine.
-func checkCredentials(of Engine, secret *corev1.Secret, base *url.URL, unbound bool) error {
+func checkCredentials(of Engine, secret *corev1.Secret, base *url.URL, allowAnyEngine bool) error {
 	const field = "spec.olvmOvirtAPIServer.credentialsSecret"
 	named := of.Server.CredentialsSecret
 	key := ResolveKey(named, of)
@@ -172,7 +172,7 @@ func checkCredentials(of Engine, secret *corev1.Secret, base *url.URL, unbound b
 			Field:   field,
 			Message: fmt.Sprintf("Secret %q does not exist; create it with the keys username and password", named.Name),
 		}
-	case !isForEngine(secret, base, unbound):
+	case !isForEngine(secret, base, allowAnyEngine):
 		return &blocker.Error{
 			Reason: infrav1.EngineNotAllowedReason,
 			Field:  field,
@@ -185,8 +185,8 @@ func checkCredentials(of Engine, secret *corev1.Secret, base *url.URL, unbound b
 	return nil
 }
 
-// checkBundle checks that the cluster's ConfigMap exists and is allowed for the cluster.
-func checkBundle(of Engine, ca *corev1.ConfigMap) error {
+// checkCAConfigMap checks that the cluster's ConfigMap exists and is allowed for the cluster.
+func checkCAConfigMap(of Engine, ca *corev1.ConfigMap) error {
 	const field = "spec.olvmOvirtAPIServer.caConfigMap"
 	named := of.Server.CAConfigMap
 	key := ResolveKey(*named, of)
@@ -212,8 +212,8 @@ func checkBundle(of Engine, ca *corev1.ConfigMap) error {
 	return nil
 }
 
-// getBundle returns the CA of a ConfigMap in PEM.
-func getBundle(ca *corev1.ConfigMap) []byte {
+// joinCertificates returns the CA of a ConfigMap in PEM.
+func joinCertificates(ca *corev1.ConfigMap) []byte {
 	var bundle strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(ca.Data)) {
 		bundle.WriteString(strings.TrimSpace(ca.Data[key]) + "\n")
@@ -230,9 +230,9 @@ func describeNotShared(kind string, key types.NamespacedName, namespace string) 
 	)
 }
 
-// checkTrust checks how the cluster verifies an engine before it sends the Secret of another namespace. The CA must be
-// a ConfigMap of the same namespace, a key of the Secret, or the trust store of the image.
-func checkTrust(server infrav1.OvirtAPIServer, owner string) error {
+// checkTrustForForeignSecret checks how the cluster verifies an engine before it sends the Secret of another namespace.
+// The CA must be a ConfigMap of the same namespace, a key of the Secret, or the trust store of the image.
+func checkTrustForForeignSecret(server infrav1.OvirtAPIServer, owner string) error {
 	const path = "spec.olvmOvirtAPIServer"
 
 	switch ca := server.CAConfigMap; {
@@ -258,13 +258,13 @@ func checkTrust(server infrav1.OvirtAPIServer, owner string) error {
 // isForEngine reports whether a Secret may be sent to an engine. Without this check, the author of an OLVMCluster could
 // choose any URL, and receive the password of any Secret allowed for its namespace. A key without a URL allows no
 // engine.
-func isForEngine(secret *corev1.Secret, base *url.URL, unbound bool) bool {
+func isForEngine(secret *corev1.Secret, base *url.URL, allowAnyEngine bool) bool {
 	if secret.Namespace == "" { // it comes from a command line
 		return true
 	}
 
 	if !hasEngineKey(secret) {
-		return unbound
+		return allowAnyEngine
 	}
 
 	return listsEngine(AllowedServerURLs(secret), base)

@@ -165,7 +165,7 @@ func TestTheConnectionToAnEngine(t *testing.T) {
 		"a Secret that names no engine, if the manager allows that": {
 			worldOfOwn, func(w *world) {
 				delete(w.objects.Secret.Data, infrav1.AllowedServerURLsKey)
-				w.objects.Unbound = true
+				w.objects.AllowAnyEngine = true
 			},
 			engine.Config{URL: server, Username: "admin@internal", Password: "p", CA: []byte(ca)},
 		},
@@ -247,7 +247,7 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 		"a Secret that names another engine, though the manager allows those that name none": {
 			worldOfOwn, func(w *world) {
 				w.server().ServerURL = "https://evil.example.com"
-				w.objects.Unbound = true
+				w.objects.AllowAnyEngine = true
 			},
 			infrav1.EngineNotAllowedReason, secret, "https://evil.example.com",
 		},
@@ -258,14 +258,14 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 		"a Secret whose list of engines was emptied, though the manager allows those that name none": {
 			worldOfOwn, func(w *world) {
 				w.objects.Secret.Data[infrav1.AllowedServerURLsKey] = []byte(" \n")
-				w.objects.Unbound = true
+				w.objects.AllowAnyEngine = true
 			},
 			infrav1.EngineNotAllowedReason, secret, "can add that URL to its key allowedServerURLs",
 		},
 		"an identity whose list of engines was emptied": {
 			worldOfIdentity, func(w *world) {
 				w.objects.Identity.Spec.AllowedServerURLs = []string{}
-				w.objects.Unbound = true
+				w.objects.AllowAnyEngine = true
 			},
 			infrav1.EngineNotAllowedReason, ref, "can add that URL to its allowedServerURLs",
 		},
@@ -509,13 +509,14 @@ func TestTheConnectionOfAnotherUserHasTheSameCA(t *testing.T) {
 			check.Equal(t, "it is a client", ok, true)
 			check.Error(t, reader.Create(t.Context(), jump), "")
 
-			_, err := connection.ConfigAs(
+			_, err := connection.ReadConfigForUser(
 				t.Context(), reader, connection.ClusterEngine(w.cluster), "jump", connection.Policy{},
 			)
 			check.Error(t, err, `Secret "jump" does not say that it may be sent to`)
 
-			got, err := connection.ConfigAs(
-				t.Context(), reader, connection.ClusterEngine(w.cluster), "jump", connection.Policy{Unbound: true},
+			got, err := connection.ReadConfigForUser(
+				t.Context(), reader, connection.ClusterEngine(w.cluster), "jump",
+				connection.Policy{AllowAnyEngine: true},
 			)
 			check.Error(t, err, "")
 			check.Equal(t, "connection", got,
@@ -666,21 +667,21 @@ func TestAnEngineHasWhatItLetIn(t *testing.T) {
 		check.Equal(
 			t,
 			"cluster, own namespace: "+name,
-			where.HasEngine(connection.ClusterEngine(w.cluster), w.cluster.Namespace),
+			where.IsUsedBy(connection.ClusterEngine(w.cluster), w.cluster.Namespace),
 			test.inside,
 		)
 		check.Equal(
-			t, "cluster, another namespace: "+name, where.HasEngine(connection.ClusterEngine(w.cluster), "another"),
+			t, "cluster, another namespace: "+name, where.IsUsedBy(connection.ClusterEngine(w.cluster), "another"),
 			test.beyond,
 		)
 		check.Equal(
 			t,
 			"inventory, own namespace: "+name,
-			where.HasEngine(connection.InventoryEngine(inventory), w.cluster.Namespace),
+			where.IsUsedBy(connection.InventoryEngine(inventory), w.cluster.Namespace),
 			test.inside,
 		)
 		check.Equal(
-			t, "inventory, another namespace: "+name, where.HasEngine(connection.InventoryEngine(inventory), "another"),
+			t, "inventory, another namespace: "+name, where.IsUsedBy(connection.InventoryEngine(inventory), "another"),
 			test.beyond,
 		)
 	}

@@ -59,13 +59,13 @@ func (e Engine) ID() EngineID {
 	return EngineID{parseHost(e.Server.ServerURL), e.recordedID().Installation}
 }
 
-// CredentialsKeys returns the name of the Secret with the credentials, if the object names one. It omits the Secret of
+// NamedSecrets returns the name of the Secret with the credentials, if the object names one. It omits the Secret of
 // an OLVMClusterIdentity, because an administrator manages it.
-func (e Engine) CredentialsKeys() []types.NamespacedName { return keysOf(CredentialsKey(e, nil)) }
+func (e Engine) NamedSecrets() []types.NamespacedName { return keysOf(CredentialsKey(e, nil)) }
 
-// CAKeys returns the name of the ConfigMap with the CA, if the object names one. It omits the ConfigMap of an
-// OLVMClusterIdentity.
-func (e Engine) CAKeys() []types.NamespacedName { return keysOf(CAKey(e, nil)) }
+// NamedCAConfigMaps returns the name of the ConfigMap with the CA, if the object names one. It omits the ConfigMap of
+// an OLVMClusterIdentity.
+func (e Engine) NamedCAConfigMaps() []types.NamespacedName { return keysOf(CAKey(e, nil)) }
 
 func keysOf(key types.NamespacedName, named bool) []types.NamespacedName {
 	if !named {

@@ -56,8 +56,8 @@ func (e EngineID) Key() string {
 	return e.Host
 }
 
-// EngineOfMachine returns the engine of a machine's VM.
-func EngineOfMachine(m *infrav1.OLVMMachine) EngineID {
+// GetMachineEngineID returns the engine of a machine's VM.
+func GetMachineEngineID(m *infrav1.OLVMMachine) EngineID {
 	if m.Status.OLVM == nil {
 		return EngineID{}
 	}
@@ -65,15 +65,15 @@ func EngineOfMachine(m *infrav1.OLVMMachine) EngineID {
 	return EngineID{Installation: m.Status.OLVM.EngineID}
 }
 
-// HasEngine reports whether an object uses the engine e, from the view of a namespace. An object of another namespace
+// IsUsedBy reports whether an object uses the engine e, from the view of a namespace. An object of another namespace
 // counts only if the engine accepted its credentials, because anybody can write the URL of an engine.
-func (e EngineID) HasEngine(c Engine, namespace string) bool {
+func (e EngineID) IsUsedBy(c Engine, namespace string) bool {
 	return c.recordedID().IsSame(e) || c.Key.Namespace == namespace && c.ID().IsSame(e)
 }
 
-// FetchIdentity returns the identity reported by a cluster's engine. The session may be older than the cluster's last
-// recorded event. In that case FetchIdentity looks for the event in the engine, once per session.
-func FetchIdentity(ctx context.Context, session *engine.Client, of Engine) (engine.Identity, error) {
+// LoadIdentity returns the identity reported by a cluster's engine. The session may be older than the cluster's last
+// recorded event. In that case LoadIdentity looks for the event in the engine, once per session.
+func LoadIdentity(ctx context.Context, session *engine.Client, of Engine) (engine.Identity, error) {
 	seen, err := session.LoadIdentity(ctx)
 	if err != nil || of.Recorded == nil || of.Recorded.LastEvent == nil || of.Recorded.EngineID != seen.Installation {
 		return seen, err
@@ -122,7 +122,7 @@ func CheckEngine(of Engine, ofMachine string, seen engine.Identity) error {
 }
 
 // IsRestored reports whether an engine is the recorded one at an earlier time, even if an annotation accepts it. seen
-// is a result of FetchIdentity.
+// is a result of LoadIdentity.
 func IsRestored(of Engine, seen engine.Identity) bool {
 	recorded := of.Recorded
 	if recorded == nil || recorded.LastEvent == nil || recorded.EngineID != seen.Installation {

@@ -130,9 +130,10 @@ func checkIdentityNamespace(identity *infrav1alpha1.OLVMClusterIdentity, namespa
 	return nil
 }
 
-// CheckIdentity reads the objects of an identity, and returns a *blocker.Error if nobody can use the identity with any
-// engine. The error's field belongs to the identity. CheckIdentity reads no objects outside the policy's namespace.
-func CheckIdentity(
+// CheckIdentityObjects reads the objects of an identity, and returns a *blocker.Error if nobody can use the identity
+// with any engine. The error's field belongs to the identity. CheckIdentityObjects reads no objects outside the
+// policy's namespace.
+func CheckIdentityObjects(
 	ctx context.Context, reader client.Reader, identity *infrav1alpha1.OLVMClusterIdentity, policy Policy,
 ) error {
 	if err := checkIdentityNamespace(identity, policy.IdentityNamespace, "spec.credentialsSecret"); err != nil {
@@ -147,7 +148,7 @@ func CheckIdentity(
 		return err
 	}
 
-	if err := checkUsers(identity); err != nil {
+	if err := checkAllowedUse(identity); err != nil {
 		return err
 	}
 
@@ -167,8 +168,8 @@ func CheckIdentity(
 	return err
 }
 
-// checkUsers checks that an identity allows some namespace and some engine.
-func checkUsers(identity *infrav1alpha1.OLVMClusterIdentity) error {
+// checkAllowedUse checks that an identity allows some namespace and some engine.
+func checkAllowedUse(identity *infrav1alpha1.OLVMClusterIdentity) error {
 	const field = "spec.allowedNamespaces"
 
 	switch allowed := identity.Spec.AllowedNamespaces; {

@@ -104,13 +104,14 @@ func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 	_, err = connection.BuildConfig(connection.ClusterEngine(cluster), objects)
 	check.Error(t, err, `OLVMClusterIdentity "production" must be in namespace capolvm-system`)
 
-	config, err = connection.ConfigAs(
+	config, err = connection.ReadConfigForUser(
 		t.Context(), reader, connection.ClusterEngine(cluster), "jump", connection.Policy{},
 	)
 	check.Error(t, err, "")
 	check.Equal(t, "the other user", config.Username, "jump@internal")
 
-	_, err = connection.ConfigAs(t.Context(), reader, connection.ClusterEngine(cluster), "missing", connection.Policy{})
+	_, err = connection.ReadConfigForUser(
+		t.Context(), reader, connection.ClusterEngine(cluster), "missing", connection.Policy{})
 	check.Error(t, err, `Secret "missing" does not exist`)
 
 	check.Error(t, reader.Delete(t.Context(), secret("vault", "engine", "")), "")
@@ -183,7 +184,7 @@ func TestAnIdentitySaysWhatKeepsOthersFromUsingIt(t *testing.T) {
 			}
 
 			reader := fake.NewClientBuilder().WithObjects(test.there...).Build()
-			err := connection.CheckIdentity(t.Context(), reader, of, connection.Policy{IdentityNamespace: own})
+			err := connection.CheckIdentityObjects(t.Context(), reader, of, connection.Policy{IdentityNamespace: own})
 			check.Error(t, err, test.want)
 
 			var problem *blocker.Error

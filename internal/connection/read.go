@@ -60,9 +60,9 @@ func (o *Objects) readNamed(ctx context.Context, reader client.Reader, of Engine
 	return err
 }
 
-// ConfigAs returns the connection to the engine of a cluster for another user. The other user's Secret is in the
-// cluster's namespace. The CA comes from the cluster or its identity.
-func ConfigAs(
+// ReadConfigForUser returns the connection to the engine of a cluster for another user. The other user's Secret is in
+// the cluster's namespace. The CA comes from the cluster or its identity.
+func ReadConfigForUser(
 	ctx context.Context, reader client.Reader, of Engine, secret string, policy Policy,
 ) (engine.Config, error) {
 	other := of

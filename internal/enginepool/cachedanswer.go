@@ -20,8 +20,8 @@ type cachedAnswer[T any] struct {
 	failed time.Time
 }
 
-// ensureWithin returns an answer that is at most maxAge old. If the cached one is older, it calls ask.
-func (c *cachedAnswer[T]) ensureWithin(maxAge time.Duration, ask func() (T, error)) (T, error) {
+// getWithin returns an answer that is at most maxAge old. If the cached one is older, it calls ask.
+func (c *cachedAnswer[T]) getWithin(maxAge time.Duration, ask func() (T, error)) (T, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.at.IsZero() && time.Since(c.at) <= maxAge {
@@ -43,18 +43,18 @@ func (c *cachedAnswer[T]) ensureWithin(maxAge time.Duration, ask func() (T, erro
 	return c.answer, nil
 }
 
-// getList returns the cached list with this key, and creates it if necessary.
-func getList[K comparable, T any](p *Pool, lists *map[K]*cachedAnswer[T], key K) *cachedAnswer[T] {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if *lists == nil {
-		*lists = map[K]*cachedAnswer[T]{}
+// ensureAnswer returns the cached answer with this key, and creates it if necessary.
+func ensureAnswer[K comparable, T any](r *Registry, answers *map[K]*cachedAnswer[T], key K) *cachedAnswer[T] {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if *answers == nil {
+		*answers = map[K]*cachedAnswer[T]{}
 	}
 
-	if (*lists)[key] == nil {
-		p.pruneEnded()
-		(*lists)[key] = &cachedAnswer[T]{}
+	if (*answers)[key] == nil {
+		r.pruneEnded()
+		(*answers)[key] = &cachedAnswer[T]{}
 	}
 
-	return (*lists)[key]
+	return (*answers)[key]
 }

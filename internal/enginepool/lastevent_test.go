@@ -84,7 +84,7 @@ func TestAnEngineRestoredToAfterTheRecordIsNoticed(t *testing.T) {
 
 	now := time.Now()
 	of := connection.Engine{Recorded: &infrav1.OLVMDatacenterStatus{EngineID: seen.Installation}}
-	of.Recorded.LastEvent, err = FetchLastEvent(t.Context(), session, of, time.Time{}, now)
+	of.Recorded.LastEvent, err = DetermineLastEvent(t.Context(), session, of, time.Time{}, now)
 	check.Error(t, err, "")
 	first := of.Recorded.LastEvent.ID
 
@@ -97,14 +97,14 @@ func TestAnEngineRestoredToAfterTheRecordIsNoticed(t *testing.T) {
 	makeEvents(t, session, 1)
 
 	ran := now.Add(30 * time.Second)
-	of.Recorded.LastEvent, err = FetchLastEvent(t.Context(), session, of, ran, now.Add(time.Minute+time.Second))
+	of.Recorded.LastEvent, err = DetermineLastEvent(t.Context(), session, of, ran, now.Add(time.Minute+time.Second))
 	check.Error(t, err, "")
 	check.Equal(t, "a later event is recorded after a run", of.Recorded.LastEvent.ID > first, true)
 	sim.Close()
 	time.Sleep(1100 * time.Millisecond)
 
 	restored := sessionWith(t, start(backup))
-	seen, err = connection.FetchIdentity(t.Context(), restored, of)
+	seen, err = connection.LoadIdentity(t.Context(), restored, of)
 	check.Error(t, err, "")
 	check.Equal(t, "it is noticed", connection.IsRestored(of, seen), true)
 
@@ -114,7 +114,7 @@ func TestAnEngineRestoredToAfterTheRecordIsNoticed(t *testing.T) {
 	check.Error(t, err, "")
 	check.Equal(t, "it has more events than are recorded", again.NewestEvent > of.Recorded.LastEvent.ID, true)
 
-	seen, err = connection.FetchIdentity(t.Context(), restored, of)
+	seen, err = connection.LoadIdentity(t.Context(), restored, of)
 	check.Error(t, err, "")
 	check.Equal(t, "it is noticed with more events", connection.IsRestored(of, seen), true)
 }

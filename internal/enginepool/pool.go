@@ -20,12 +20,12 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/engine"
 )
 
-// Pool provides each OLVMCluster with its engine session, and each machine with its VM from one list per engine.
-type Pool struct {
+// Registry provides each OLVMCluster with its engine session, and each machine with its VM from one list per engine.
+type Registry struct {
 	// Reader reads Secrets and ConfigMaps without the cache, because the controller does not watch their contents.
 	Reader client.Reader
-	// Metadata is a cache of the metadata of Secrets and ConfigMaps. The pool reads their contents again only after a
-	// change.
+	// Metadata is a cache of the metadata of Secrets and ConfigMaps. The registry reads their contents again only after
+	// a change.
 	Metadata client.Reader
 	// NoIdentities refuses OLVMClusterIdentities, because a manager limited to one namespace may not read them.
 	NoIdentities bool
@@ -34,47 +34,47 @@ type Pool struct {
 	// Sessions are the sessions with the engines. The Terraform provider uses the same sessions.
 	Sessions *engine.Sessions
 
-	mu     sync.Mutex
-	access map[client.ObjectKey]access         // by OLVMCluster
-	used   map[client.ObjectKey]*engine.Client // by OLVMCluster
-	vms    map[*engine.Client]*vmView
-	guests map[*engine.Client]*cachedAnswer[map[engine.ID][]engine.GuestInterface]
-	groups map[groupsOf]*cachedAnswer[[]engine.AffinityGroup]
-	now    func() time.Time // for the views; nil means time.Now
+	mu       sync.Mutex
+	access   map[client.ObjectKey]access         // by OLVMCluster
+	sessions map[client.ObjectKey]*engine.Client // by OLVMCluster
+	vms      map[*engine.Client]*vmView
+	guests   map[*engine.Client]*cachedAnswer[map[engine.ID][]engine.GuestInterface]
+	groups   map[groupsOf]*cachedAnswer[[]engine.AffinityGroup]
+	now      func() time.Time // for the views; nil means time.Now
 }
 
 // pruneEnded drops the answers of ended sessions. The caller holds mu.
-func (p *Pool) pruneEnded() {
-	for session := range p.vms {
-		if !p.Sessions.HasClient(session) {
-			delete(p.vms, session)
+func (r *Registry) pruneEnded() {
+	for session := range r.vms {
+		if !r.Sessions.HasClient(session) {
+			delete(r.vms, session)
 		}
 	}
 
-	for session := range p.guests {
-		if !p.Sessions.HasClient(session) {
-			delete(p.guests, session)
+	for session := range r.guests {
+		if !r.Sessions.HasClient(session) {
+			delete(r.guests, session)
 		}
 	}
 
-	for of := range p.groups {
-		if !p.Sessions.HasClient(of.session) {
-			delete(p.groups, of)
+	for of := range r.groups {
+		if !r.Sessions.HasClient(of.session) {
+			delete(r.groups, of)
 		}
 	}
 }
 
 // endUnused ends the session unless an OLVMCluster uses it, and drops its answers. Otherwise, a user could fill the
 // memory with lists of an engine by changing the credentials again and again. The caller holds mu.
-func (p *Pool) endUnused(session *engine.Client) {
-	for _, used := range p.used {
+func (r *Registry) endUnused(session *engine.Client) {
+	for _, used := range r.sessions {
 		if used == session {
 			return
 		}
 	}
 
-	p.Sessions.Drop(session)
-	p.pruneEnded()
+	r.Sessions.Drop(session)
+	r.pruneEnded()
 }
 
 // access is the connection of an OLVMCluster to its engine. It records the versions of the objects it was read from.
@@ -88,47 +88,47 @@ type groupsOf struct {
 	clusterID engine.ID
 }
 
-// ListAffinityGroups returns the groups of a cluster, from a list at most maxAge old. A missing cluster has no groups.
-func (p *Pool) ListAffinityGroups(
+// GetAffinityGroups returns the groups of a cluster, from a list at most maxAge old. A missing cluster has no groups.
+func (r *Registry) GetAffinityGroups(
 	ctx context.Context, session *engine.Client, clusterID engine.ID, maxAge time.Duration,
 ) ([]engine.AffinityGroup, error) {
-	return getList(
-		p, &p.groups, groupsOf{session, clusterID},
-	).ensureWithin(maxAge, func() ([]engine.AffinityGroup, error) {
+	return ensureAnswer(
+		r, &r.groups, groupsOf{session, clusterID},
+	).getWithin(maxAge, func() ([]engine.AffinityGroup, error) {
 		return session.ListAffinityGroups(ctx, clusterID)
 	})
 }
 
-// FetchVM returns the VM with this ID, from data at most maxAge old. It returns nil if the engine has no such VM.
-func (p *Pool) FetchVM(
+// GetVM returns the VM with this ID, from data at most maxAge old. It returns nil if the engine has no such VM.
+func (r *Registry) GetVM(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) (*engine.VM, error) {
-	return p.ensureView(session).fetchVM(ctx, session, id, maxAge)
+	return r.ensureView(session).getVM(ctx, session, id, maxAge)
 }
 
 // ensureView returns the view of an engine's VMs.
-func (p *Pool) ensureView(session *engine.Client) *vmView {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.vms == nil {
-		p.vms = map[*engine.Client]*vmView{}
+func (r *Registry) ensureView(session *engine.Client) *vmView {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.vms == nil {
+		r.vms = map[*engine.Client]*vmView{}
 	}
 
-	if p.vms[session] == nil {
-		p.pruneEnded()
-		p.vms[session] = &vmView{now: p.now}
+	if r.vms[session] == nil {
+		r.pruneEnded()
+		r.vms[session] = &vmView{now: r.now}
 	}
 
-	return p.vms[session]
+	return r.vms[session]
 }
 
-// FetchGuest returns what the guest agent in a VM reports, from a list at most maxAge old.
-func (p *Pool) FetchGuest(
+// GetGuestInterfaces returns what the guest agent in a VM reports, from a list at most maxAge old.
+func (r *Registry) GetGuestInterfaces(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) ([]engine.GuestInterface, error) {
-	guests, err := getList(
-		p, &p.guests, session,
-	).ensureWithin(maxAge, func() (map[engine.ID][]engine.GuestInterface, error) {
+	guests, err := ensureAnswer(
+		r, &r.guests, session,
+	).getWithin(maxAge, func() (map[engine.ID][]engine.GuestInterface, error) {
 		return session.ListAllGuestInterfaces(ctx)
 	})
 
@@ -137,8 +137,8 @@ func (p *Pool) FetchGuest(
 
 // OpenSession returns the session and the connection for a cluster's engine. The error is a *blocker.Error if a user
 // must act, for example because the engine is not the one with the cluster's machines.
-func (p *Pool) OpenSession(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
-	session, config, err := p.connectUnchecked(ctx, of)
+func (r *Registry) OpenSession(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
+	session, config, err := r.connectUnchecked(ctx, of)
 	if err != nil {
 		return nil, engine.Config{}, err
 	}
@@ -147,7 +147,7 @@ func (p *Pool) OpenSession(ctx context.Context, of connection.Engine) (*engine.C
 		return session, config, nil
 	}
 
-	seen, err := connection.FetchIdentity(ctx, session, of)
+	seen, err := connection.LoadIdentity(ctx, session, of)
 	if err == nil {
 		err = connection.CheckEngine(of, "", seen)
 	}
@@ -161,17 +161,17 @@ func (p *Pool) OpenSession(ctx context.Context, of connection.Engine) (*engine.C
 
 // OpenMachineSession is OpenSession for the engine of a machine's cluster. It also returns the engine's installation
 // ID. An externally managed OLVMCluster has no record of its engine, so the record of the machine counts.
-func (p *Pool) OpenMachineSession(
+func (r *Registry) OpenMachineSession(
 	ctx context.Context, of connection.Engine, m *infrav1.OLVMMachine,
 ) (session *engine.Client, config engine.Config, installation string, err error) {
-	session, config, err = p.OpenSession(ctx, of)
+	session, config, err = r.OpenSession(ctx, of)
 	if err != nil {
 		return nil, engine.Config{}, "", err
 	}
 
 	seen, err := session.LoadIdentity(ctx)
 	if err == nil {
-		err = connection.CheckEngine(of, connection.EngineOfMachine(m).Installation, seen)
+		err = connection.CheckEngine(of, connection.GetMachineEngineID(m).Installation, seen)
 	}
 
 	if err != nil {
@@ -188,12 +188,12 @@ const (
 	recordAfterRun = time.Minute
 )
 
-// FetchLastEvent returns the event that a cluster should record as its engine's last one. lastRun is the end of the
+// DetermineLastEvent returns the event that a cluster should record as its engine's last one. lastRun is the end of the
 // last run for an object of the cluster, or zero.
-func FetchLastEvent(
+func DetermineLastEvent(
 	ctx context.Context, session *engine.Client, of connection.Engine, lastRun, now time.Time,
 ) (*infrav1.EngineEvent, error) {
-	seen, err := connection.FetchIdentity(ctx, session, of)
+	seen, err := connection.LoadIdentity(ctx, session, of)
 	if err != nil {
 		return nil, err
 	}
@@ -244,31 +244,31 @@ func MarkRestored(last *infrav1.EngineEvent, err error) {
 }
 
 // connectUnchecked is OpenSession without the check that the same engine answers.
-func (p *Pool) connectUnchecked(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
-	key, versions := of.Key, p.readVersions(ctx, of)
-	p.mu.Lock()
-	known, ok := p.access[key]
-	p.mu.Unlock()
+func (r *Registry) connectUnchecked(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
+	key, versions := of.Key, r.readVersions(ctx, of)
+	r.mu.Lock()
+	known, ok := r.access[key]
+	r.mu.Unlock()
 	if ok && versions != "" && known.versions == versions {
-		session, err := p.Sessions.Get(known.config) // Get also marks the session as used
+		session, err := r.Sessions.Get(known.config) // Get also marks the session as used
 		return session, known.config, err
 	}
 
-	session, config, err := p.readConnection(ctx, of)
+	session, config, err := r.openConnection(ctx, of)
 
 	var refused *blocker.Error
 	if errors.As(err, &refused) {
-		p.DropCluster(key) // a withdrawn permission takes effect at once
+		r.DropCluster(key) // a withdrawn permission takes effect at once
 	}
 
 	if err == nil && versions != "" {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.access == nil {
-			p.access = map[client.ObjectKey]access{}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.access == nil {
+			r.access = map[client.ObjectKey]access{}
 		}
 
-		p.access[key] = access{versions: versions, config: config}
+		r.access[key] = access{versions: versions, config: config}
 	}
 
 	return session, config, err
@@ -276,38 +276,38 @@ func (p *Pool) connectUnchecked(ctx context.Context, of connection.Engine) (*eng
 
 // DropCluster drops all data of a deleted OLVMCluster, including the password for its engine. It ends the session
 // unless another OLVMCluster uses it.
-func (p *Pool) DropCluster(cluster client.ObjectKey) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.access, cluster)
-	if session := p.used[cluster]; session != nil {
-		delete(p.used, cluster)
-		p.endUnused(session)
+func (r *Registry) DropCluster(cluster client.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.access, cluster)
+	if session := r.sessions[cluster]; session != nil {
+		delete(r.sessions, cluster)
+		r.endUnused(session)
 	}
 }
 
 // RecordSession records the session of a cluster, and reports whether it replaces another one.
-func (p *Pool) RecordSession(cluster client.ObjectKey, session *engine.Client) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.used == nil {
-		p.used = map[client.ObjectKey]*engine.Client{}
+func (r *Registry) RecordSession(cluster client.ObjectKey, session *engine.Client) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.sessions == nil {
+		r.sessions = map[client.ObjectKey]*engine.Client{}
 	}
 
-	before := p.used[cluster]
-	p.used[cluster] = session
+	before := r.sessions[cluster]
+	r.sessions[cluster] = session
 	if before == nil || before == session {
 		return false
 	}
 
-	p.endUnused(before)
+	r.endUnused(before)
 
 	return true
 }
 
 // readVersions returns the versions of all objects that the connection depends on, or "" if one is unknown.
-func (p *Pool) readVersions(ctx context.Context, of connection.Engine) string {
-	if p.Metadata == nil {
+func (r *Registry) readVersions(ctx context.Context, of connection.Engine) string {
+	if r.Metadata == nil {
 		return ""
 	}
 
@@ -315,7 +315,7 @@ func (p *Pool) readVersions(ctx context.Context, of connection.Engine) string {
 	note := func(kind string, key client.ObjectKey) bool {
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
-		if err := p.Metadata.Get(ctx, key, object); err != nil {
+		if err := r.Metadata.Get(ctx, key, object); err != nil {
 			return false
 		}
 
@@ -328,7 +328,7 @@ func (p *Pool) readVersions(ctx context.Context, of connection.Engine) string {
 
 	if name := connection.GetIdentityName(of); name != "" {
 		identity = &infrav1alpha1.OLVMClusterIdentity{}
-		if p.NoIdentities || p.Metadata.Get(ctx, client.ObjectKey{Name: name}, identity) != nil ||
+		if r.NoIdentities || r.Metadata.Get(ctx, client.ObjectKey{Name: name}, identity) != nil ||
 			!note("Namespace", client.ObjectKey{Name: of.Key.Namespace}) {
 			return ""
 		}
@@ -347,14 +347,14 @@ func (p *Pool) readVersions(ctx context.Context, of connection.Engine) string {
 	return out
 }
 
-// readConnection reads the connection to the engine, and returns it with its session.
-func (p *Pool) readConnection(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
-	config, err := p.readConfig(ctx, of)
+// openConnection reads the connection to the engine, and returns it with its session.
+func (r *Registry) openConnection(ctx context.Context, of connection.Engine) (*engine.Client, engine.Config, error) {
+	config, err := r.readConfig(ctx, of)
 	if err != nil {
 		return nil, engine.Config{}, err
 	}
 
-	session, err := p.Sessions.Get(config)
+	session, err := r.Sessions.Get(config)
 	if err != nil {
 		return nil, engine.Config{}, err
 	}
@@ -364,33 +364,33 @@ func (p *Pool) readConnection(ctx context.Context, of connection.Engine) (*engin
 
 // OpenSessionAs returns a session with the engine of a cluster for another user. The session sees only objects that the
 // user has rights for. The error is a *blocker.Error if a user must act.
-func (p *Pool) OpenSessionAs(ctx context.Context, of connection.Engine, secret string) (*engine.Client, error) {
-	if err := p.checkIdentity(of); err != nil {
+func (r *Registry) OpenSessionAs(ctx context.Context, of connection.Engine, secret string) (*engine.Client, error) {
+	if err := r.checkIdentity(of); err != nil {
 		return nil, err
 	}
 
-	config, err := connection.ConfigAs(ctx, p.Reader, of, secret, p.Policy)
+	config, err := connection.ReadConfigForUser(ctx, r.Reader, of, secret, r.Policy)
 	if err != nil {
 		return nil, err
 	}
 
 	config.Filtered = true
 
-	return p.Sessions.Get(config)
+	return r.Sessions.Get(config)
 }
 
 // readConfig reads the connection to the engine of a cluster.
-func (p *Pool) readConfig(ctx context.Context, of connection.Engine) (engine.Config, error) {
-	if err := p.checkIdentity(of); err != nil {
+func (r *Registry) readConfig(ctx context.Context, of connection.Engine) (engine.Config, error) {
+	if err := r.checkIdentity(of); err != nil {
 		return engine.Config{}, err
 	}
 
-	return connection.ReadConfig(ctx, p.Reader, of, p.Policy)
+	return connection.ReadConfig(ctx, r.Reader, of, r.Policy)
 }
 
 // checkIdentity refuses an identity if this process must not read any.
-func (p *Pool) checkIdentity(of connection.Engine) error {
-	if !p.NoIdentities || connection.GetIdentityName(of) == "" {
+func (r *Registry) checkIdentity(of connection.Engine) error {
+	if !r.NoIdentities || connection.GetIdentityName(of) == "" {
 		return nil
 	}
 

@@ -17,7 +17,7 @@ import (
 const engineURL = "https://engine.example.com/ovirt-engine"
 
 // newPool returns a pool with a fake API server and one Secret. Two OLVMClusters use its password.
-func newPool() (*Pool, *infrav1.OLVMCluster, *infrav1.OLVMCluster) {
+func newPool() (*Registry, *infrav1.OLVMCluster, *infrav1.OLVMCluster) {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "login", Namespace: "default"},
 		Data: map[string][]byte{
@@ -27,7 +27,7 @@ func newPool() (*Pool, *infrav1.OLVMCluster, *infrav1.OLVMCluster) {
 		},
 	}
 	reader := fake.NewClientBuilder().WithObjects(secret).Build()
-	pool := &Pool{Reader: reader, Metadata: reader, Sessions: &engine.Sessions{}}
+	pool := &Registry{Reader: reader, Metadata: reader, Sessions: &engine.Sessions{}}
 
 	return pool, newCluster("a", "1"), newCluster("b", "2")
 }
@@ -41,7 +41,7 @@ func newCluster(name string, uid types.UID) *infrav1.OLVMCluster {
 }
 
 // use opens and records the session of an OLVMCluster, as its controller does.
-func use(t *testing.T, pool *Pool, cluster *infrav1.OLVMCluster) *engine.Client {
+func use(t *testing.T, pool *Registry, cluster *infrav1.OLVMCluster) *engine.Client {
 	t.Helper()
 
 	session, _, err := pool.OpenSession(t.Context(), connection.ClusterEngine(cluster))
@@ -80,7 +80,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestForOfNewObject creates an object with the name of a deleted one. The pool must read the connection of the new
+// TestForOfNewObject creates an object with the name of a deleted one. The registry must read the connection of the new
 // one.
 func TestForOfNewObject(t *testing.T) {
 	pool, before, _ := newPool()

@@ -22,9 +22,9 @@ const (
 	mostEvents = 500
 	// mostByID limits the VMs read by ID because of events. If there are more, the view lists all VMs.
 	mostByID = 1000
-	// mostlyOthers is a ratio of all VMs to the watched ones. At this ratio or above, the view reads only the watched
-	// VMs by ID, instead of listing all VMs again.
-	mostlyOthers = 3
+	// minForeignRatio is a ratio of all VMs to the watched ones. At this ratio or above, the view reads only the
+	// watched VMs by ID, instead of listing all VMs again.
+	minForeignRatio = 3
 	// vmRemoved is the code of the event about a VM's removal. Such an event may lack the VM's ID.
 	vmRemoved = 113
 )
@@ -68,12 +68,12 @@ type viewedVM struct {
 	at time.Time
 	// change is the view's count of reads after this one.
 	change int
-	// asked reports whether anyone has asked for the VM since the last list. The view drops other VMs.
-	asked bool
+	// requested reports whether anyone has requested the VM since the last list. The view drops other VMs.
+	requested bool
 }
 
-// fetchVM returns a VM from data at most maxAge old, or nil if the engine does not have it.
-func (v *vmView) fetchVM(
+// getVM returns a VM from data at most maxAge old, or nil if the engine does not have it.
+func (v *vmView) getVM(
 	ctx context.Context, session *engine.Client, id engine.ID, maxAge time.Duration,
 ) (*engine.VM, error) {
 	v.mu.Lock()
@@ -91,7 +91,7 @@ func (v *vmView) fetchVM(
 		}
 	}
 
-	v.vms[id].asked = true
+	v.vms[id].requested = true
 
 	return v.vms[id].vm, nil
 }
@@ -132,7 +132,7 @@ func (v *vmView) getChanged(changes int, ids map[engine.ID]bool) (map[engine.ID]
 		case seen == nil && v.whole > changes:
 			out[id] = nil
 		case seen != nil:
-			seen.asked = true
+			seen.requested = true
 			if always || seen.change > changes {
 				out[id] = seen.vm
 			}
@@ -199,13 +199,13 @@ func (v *vmView) listVMs(ctx context.Context, session *engine.Client) error {
 
 	for _, vm := range list { // copied, so that the rest of the list can be freed
 		before := v.vms[vm.ID]
-		if v.listed.IsZero() && hasOwnerMark(&vm) || before != nil && before.asked {
+		if v.listed.IsZero() && hasOwnerMark(&vm) || before != nil && before.requested {
 			vms[vm.ID] = &viewedVM{vm: &vm, at: begin, change: v.changes}
 		}
 	}
 
 	for id, before := range v.vms {
-		if vms[id] == nil && before.asked {
+		if vms[id] == nil && before.requested {
 			vms[id] = &viewedVM{at: begin, change: v.changes}
 		}
 	}
@@ -218,16 +218,16 @@ func (v *vmView) listVMs(ctx context.Context, session *engine.Client) error {
 // fetchVMs lists the VMs of the engine. If most of them belong to others, it reads only those that someone has asked
 // for. The caller holds mu.
 func (v *vmView) fetchVMs(ctx context.Context, session *engine.Client) ([]engine.VM, error) {
-	var asked []engine.ID
+	var requested []engine.ID
 
 	for id, seen := range v.vms {
-		if seen.asked {
-			asked = append(asked, id)
+		if seen.requested {
+			requested = append(requested, id)
 		}
 	}
 
-	if !v.listed.IsZero() && len(asked)*mostlyOthers <= v.total {
-		return session.ListVMsByID(ctx, asked)
+	if !v.listed.IsZero() && len(requested)*minForeignRatio <= v.total {
+		return session.ListVMsByID(ctx, requested)
 	}
 
 	list, err := session.ListVMs(ctx)
@@ -260,7 +260,7 @@ func (v *vmView) readVMs(ctx context.Context, session *engine.Client, ids []engi
 
 	for _, id := range ids {
 		before := v.vms[id]
-		v.vms[id] = &viewedVM{at: begin, change: v.changes, asked: before != nil && before.asked}
+		v.vms[id] = &viewedVM{at: begin, change: v.changes, requested: before != nil && before.requested}
 	}
 
 	for _, vm := range found { // an engine may ignore the search and return more VMs

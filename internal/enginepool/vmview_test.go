@@ -134,7 +134,7 @@ func TestOnlyWhatHasChangedIsRead(t *testing.T) {
 	s.asked()
 	get := func(at int, maxAge time.Duration) *engine.VM {
 		t.Helper()
-		vm, err := v.fetchVM(t.Context(), s.session, s.ids[at], maxAge)
+		vm, err := v.getVM(t.Context(), s.session, s.ids[at], maxAge)
 		check.Error(t, err, "")
 
 		return vm
@@ -202,7 +202,7 @@ func TestAnEngineWithoutEventsIsListed(t *testing.T) {
 	s.asked()
 
 	for range 2 {
-		_, err := v.fetchVM(t.Context(), s.session, s.ids[0], steadyPeriod)
+		_, err := v.getVM(t.Context(), s.session, s.ids[0], steadyPeriod)
 		check.Error(t, err, "")
 		check.Equal(t, "without events", s.asked(), "all")
 		v.age(time.Minute)
@@ -212,7 +212,7 @@ func TestAnEngineWithoutEventsIsListed(t *testing.T) {
 		t.Helper()
 		v.age(time.Minute)
 		check.Error(t, v.renewView(t.Context(), s.session), "")
-		v.vms[s.ids[0]].asked = true
+		v.vms[s.ids[0]].requested = true
 
 		return s.asked()
 	}
@@ -234,7 +234,7 @@ func TestOthersCostNothing(t *testing.T) {
 	s.asked()
 	get := func(at int) string {
 		t.Helper()
-		vm, err := v.fetchVM(t.Context(), s.session, s.ids[at], steadyPeriod)
+		vm, err := v.getVM(t.Context(), s.session, s.ids[at], steadyPeriod)
 		check.Error(t, err, "")
 		check.Equal(t, "the ID", vm.ID, s.ids[at])
 
@@ -283,14 +283,14 @@ func TestEventsThatNameNoVM(t *testing.T) {
 // TestAChangeBeforeTheFirstWatchWakes changes a VM after the pass of its machine has read it, and before the machine
 // first watches it.
 func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
-	s, pool := newWatchedSite(t, 2), &Pool{now: frozen()}
+	s, pool := newWatchedSite(t, 2), &Registry{now: frozen()}
 	var woken []string
 	w := &VMWatcher[types.NamespacedName]{
-		Pool: pool, Wake: func(key types.NamespacedName) { woken = append(woken, key.Name) },
+		Engines: pool, Wake: func(key types.NamespacedName) { woken = append(woken, key.Name) },
 	}
 	watch := func(at int) {
 		t.Helper()
-		vm, err := pool.FetchVM(t.Context(), s.session, s.ids[at], steadyPeriod)
+		vm, err := pool.GetVM(t.Context(), s.session, s.ids[at], steadyPeriod)
 		check.Error(t, err, "")
 		w.Watch(types.NamespacedName{Name: vm.Name}, WatchedVM{Session: s.session, ID: s.ids[at], Seen: vm})
 	}
@@ -300,7 +300,7 @@ func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
 		w.checkEngine(t.Context(), s.session)
 	}
 	watch(0)
-	seen, err := pool.FetchVM(t.Context(), s.session, s.ids[1], steadyPeriod)
+	seen, err := pool.GetVM(t.Context(), s.session, s.ids[1], steadyPeriod)
 	check.Error(t, err, "")
 	before := *seen
 	s.comment(1, "changed")
@@ -317,7 +317,7 @@ func TestAChangeBeforeTheFirstWatchWakes(t *testing.T) {
 // TestManyEventsAreNoReasonToListAgain repeatedly logs more events than one request returns.
 func TestManyEventsAreNoReasonToListAgain(t *testing.T) {
 	s, v := newWatchedSite(t, 1), &vmView{now: frozen()}
-	_, err := v.fetchVM(t.Context(), s.session, s.ids[0], steadyPeriod)
+	_, err := v.getVM(t.Context(), s.session, s.ids[0], steadyPeriod)
 	check.Error(t, err, "")
 
 	for i := range mostEvents {

@@ -22,7 +22,7 @@ const (
 // VMWatcher checks the VMs of each engine at intervals, and wakes the machines whose VM has changed. Machines with an
 // unchanged VM cost nothing, regardless of their number. K identifies a machine.
 type VMWatcher[K comparable] struct {
-	Pool *Pool
+	Engines *Registry
 	// Wake enqueues a machine.
 	Wake func(K)
 
@@ -47,9 +47,9 @@ type WatchedVM struct {
 // watchedEngine has the time of the last check of an engine, the number of compared changes in its view, and whether a
 // check is running.
 type watchedEngine struct {
-	at       time.Time
-	compared int
-	busy     bool
+	lastCheck time.Time
+	compared  int
+	busy      bool
 }
 
 // Watch wakes the machine once its VM differs from the one that it has seen.
@@ -64,7 +64,7 @@ func (w *VMWatcher[K]) Watch(machine K, vm WatchedVM) {
 	vm.fresh = true
 	w.machines[machine] = vm
 	if w.engines[vm.Session] == nil {
-		w.engines[vm.Session] = &watchedEngine{at: time.Now()}
+		w.engines[vm.Session] = &watchedEngine{lastCheck: time.Now()}
 	}
 }
 
@@ -123,7 +123,7 @@ func (w *VMWatcher[K]) takeDue(now time.Time) []*engine.Client {
 		case e.busy:
 		case !used:
 			delete(w.engines, session)
-		case now.Sub(e.at) >= period:
+		case now.Sub(e.lastCheck) >= period:
 			e.busy = true
 			out = append(out, session)
 		}
@@ -135,7 +135,7 @@ func (w *VMWatcher[K]) takeDue(now time.Time) []*engine.Client {
 // checkEngine checks the VMs of an engine, and wakes the machines whose VM has changed. It reports no error, because
 // the OLVMCluster reports a dead engine.
 func (w *VMWatcher[K]) checkEngine(ctx context.Context, session *engine.Client) {
-	view := w.Pool.ensureView(session)
+	view := w.Engines.ensureView(session)
 	err := view.renewView(ctx, session)
 	if booting := w.findBooting(session); err == nil && len(booting) > 0 {
 		err = view.rereadVMs(ctx, session, booting)
@@ -167,13 +167,13 @@ func (w *VMWatcher[K]) findBooting(session *engine.Client) []engine.ID {
 // meanwhile.
 func (w *VMWatcher[K]) findChanged(session *engine.Client, view *vmView, err error) []K {
 	if err != nil {
-		w.endLook(session, 0)
+		w.endCheck(session, 0)
 		return nil
 	}
 
 	ids, compared := w.startComparison(session)
 	vms, changes := view.getChanged(compared, ids)
-	w.endLook(session, changes)
+	w.endCheck(session, changes)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 
@@ -215,11 +215,11 @@ func (w *VMWatcher[K]) startComparison(session *engine.Client) (ids map[engine.I
 	return ids, w.engines[session].compared
 }
 
-// endLook ends the check of an engine. changes is the number of compared changes, or 0 without a comparison.
-func (w *VMWatcher[K]) endLook(session *engine.Client, changes int) {
+// endCheck ends the check of an engine. changes is the number of compared changes, or 0 without a comparison.
+func (w *VMWatcher[K]) endCheck(session *engine.Client, changes int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e := w.engines[session]
-	e.at, e.busy = time.Now(), false
+	e.lastCheck, e.busy = time.Now(), false
 	e.compared = max(e.compared, changes)
 }

@@ -55,9 +55,9 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 	}
 
 	ctx, cancel := context.WithCancel(t.Context())
-	pool := &Pool{}
+	pool := &Registry{}
 	woken := make(chan string, 100)
-	f := &VMWatcher[types.NamespacedName]{Pool: pool, Wake: func(key types.NamespacedName) { woken <- key.Name }}
+	f := &VMWatcher[types.NamespacedName]{Engines: pool, Wake: func(key types.NamespacedName) { woken <- key.Name }}
 	dc, err := session.FindDataCenter(ctx, "Default")
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestVMWatcherWakesTheMachinesWhoseVMHasChanged(t *testing.T) {
 	})
 
 	for name, id := range ids {
-		vm, err := pool.FetchVM(ctx, session, engine.ID(id), time.Minute)
+		vm, err := pool.GetVM(ctx, session, engine.ID(id), time.Minute)
 		if err != nil || vm == nil {
 			t.Fatalf("%s: %v, %v", name, vm, err)
 		}
@@ -157,7 +157,7 @@ func TestHowOftenAnEngineIsLookedAt(t *testing.T) {
 				)
 			}
 
-			last := w.engines[session].at
+			last := w.engines[session].lastCheck
 			check.Length(t, "engines that are due before", w.takeDue(last.Add(test.want-1)), 0)
 			check.Length(t, "engines that are due", w.takeDue(last.Add(test.want)), 1)
 			check.Length(t, "engines that are due while one is looked at", w.takeDue(last.Add(time.Hour)), 0)

@@ -38,7 +38,7 @@ func newRefusedError(format string, args ...any) error {
 // Hosts answers the requests of jump hosts.
 type Hosts struct {
 	Client   client.Reader
-	Engines  *enginepool.Pool
+	Engines  *enginepool.Registry
 	Recorder events.EventRecorder
 }
 

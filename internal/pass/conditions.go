@@ -76,6 +76,11 @@ func readyReason(issues, unknown, _ []conditions.ConditionWithOwnerInfo) string 
 	return clusterv1.ReadyReason
 }
 
+// HasVMFailed reports whether the condition of a machine reports that its VM has failed, as proved by the engine.
+func HasVMFailed(m *infrav1.OLVMMachine) bool {
+	return conditions.GetReason(m, infrav1.VirtualMachineRunningCondition) == infrav1.VirtualMachineFailedReason
+}
+
 // RenderReason returns the reason and the message of a condition for an error from rendering a configuration.
 func RenderReason(err error) (reason, message string) {
 	var field *blocker.Error

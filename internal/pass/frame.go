@@ -42,8 +42,8 @@ type Frame struct {
 	Labelled metav1.Object
 	// Admit reports whether the object needs work at all. Without it, the pass ends with the result. Optional.
 	Admit func(ctx context.Context) (bool, ctrl.Result, error)
-	// IsPaused reports whether the object is paused. If so, the function has already written the cause.
-	IsPaused func(ctx context.Context) (bool, error)
+	// EnsurePaused reports whether the object is paused. If so, the function has already written the cause.
+	EnsurePaused func(ctx context.Context) (bool, error)
 	// RetryPaused is the interval of checks for the end of a pause without an event. Optional.
 	RetryPaused time.Duration
 	// Enter takes a place for the work. If leave is nil, the pass ends with the result. Optional.
@@ -77,8 +77,8 @@ func (c Controller[O]) Reconcile(
 		return ctrl.Result{}, err
 	}
 
-	if frame.IsPaused == nil || frame.Work == nil || frame.SetStatus == nil {
-		return ctrl.Result{}, fmt.Errorf("the frame of %T lacks IsPaused, Work or SetStatus", object)
+	if frame.EnsurePaused == nil || frame.Work == nil || frame.SetStatus == nil {
+		return ctrl.Result{}, fmt.Errorf("the frame of %T lacks EnsurePaused, Work or SetStatus", object)
 	}
 
 	if c.isOfAnotherManager(frame) {
@@ -113,7 +113,7 @@ func (c Controller[O]) runFrame(
 		}
 	}
 
-	if paused, err := frame.IsPaused(ctx); err != nil || paused {
+	if paused, err := frame.EnsurePaused(ctx); err != nil || paused {
 		return ctrl.Result{RequeueAfter: Jitter(frame.RetryPaused)}, err
 	}
 
@@ -157,7 +157,7 @@ func PlaceTaken(leave func(), ok bool) (func(), ctrl.Result, error) {
 	return leave, ctrl.Result{}, nil
 }
 
-// NeverPaused is Frame.IsPaused of objects without a pause.
+// NeverPaused is Frame.EnsurePaused of objects without a pause.
 func NeverPaused(context.Context) (bool, error) { return false, nil }
 
 // resultOfBegin converts an error of Begin, other than NotFound, into the result of a pass.

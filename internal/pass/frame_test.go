@@ -42,7 +42,7 @@ func (f *framed) frame(m *infrav1.OLVMMachine) Frame {
 			f.called("admit")
 			return true, ctrl.Result{}, nil
 		},
-		IsPaused: func(context.Context) (bool, error) {
+		EnsurePaused: func(context.Context) (bool, error) {
 			f.called("pause")
 			return false, nil
 		},
@@ -127,7 +127,7 @@ func TestAGuardEndsThePassBeforeAnythingIsWritten(t *testing.T) {
 			calls: []string{"open"}, err: "refused",
 		},
 		"it is paused": {
-			change: func(f *Frame) { f.IsPaused = func(context.Context) (bool, error) { return true, nil } },
+			change: func(f *Frame) { f.EnsurePaused = func(context.Context) (bool, error) { return true, nil } },
 			calls:  []string{"open", "admit"},
 		},
 		"there is no place": {
@@ -143,7 +143,7 @@ func TestAGuardEndsThePassBeforeAnythingIsWritten(t *testing.T) {
 			calls: []string{"open", "admit", "pause"}, err: "refused",
 		},
 		"it has no guard against a pause": {
-			change: func(f *Frame) { f.IsPaused = nil }, calls: []string{"open"}, err: "lacks IsPaused",
+			change: func(f *Frame) { f.EnsurePaused = nil }, calls: []string{"open"}, err: "lacks EnsurePaused",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -60,7 +60,7 @@ func (s *Store) getRemembered(ctx context.Context, owner client.Object) (state *
 		return nil, false
 	}
 
-	s.hasCached(owner, known.uid)
+	s.markCached(owner, known.uid)
 
 	// The cache may not have received this store's last write yet.
 	newer, err := resourceversion.CompareResourceVersion(now.ResourceVersion, known.version)
@@ -71,8 +71,8 @@ func (s *Store) getRemembered(ctx context.Context, owner client.Object) (state *
 	return known.state, true
 }
 
-// hasCached records that the cache has the owner's Secret.
-func (s *Store) hasCached(owner client.Object, uid types.UID) {
+// markCached records that the cache has the owner's Secret.
+func (s *Store) markCached(owner client.Object, uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known, ok := s.held[s.secretKey(owner)]; ok && known.uid == uid && !known.cached {
@@ -89,9 +89,10 @@ func (s *Store) getCached(ctx context.Context, owner client.Object) (*metav1.Par
 	return out, s.Metadata.Get(ctx, s.secretKey(owner), out)
 }
 
-// IsUnheard reports whether the owner seems to have no state: the cache has no Secret, and this store has neither read
-// nor written one. This is no proof, but it suffices for LoadAndRepair, because a run reads without the cache.
-func (s *Store) IsUnheard(ctx context.Context, owner client.Object) bool {
+// CheckNoState checks whether the owner seems to have no state: the cache has no Secret, and this store has neither
+// read nor written one. This is no proof, but it suffices for LoadAndRepair, because a run reads without the cache. If
+// so, the store remembers it.
+func (s *Store) CheckNoState(ctx context.Context, owner client.Object) bool {
 	s.mu.Lock()
 	_, known := s.held[s.secretKey(owner)]
 	s.mu.Unlock()

@@ -314,13 +314,13 @@ func TestACacheThatHadASecretIsBelievedAfterTheNextSave(t *testing.T) {
 	check.Error(t, errors.Join(r.api.Update(t.Context(), secret), r.api.Delete(t.Context(), secret)), "")
 	r.save(3)
 	r.wantHold("a Secret that was made anew", 3, 0)
-	r.hasCached(r.owner, secret.UID)
+	r.markCached(r.owner, secret.UID)
 	r.wantHold("after a look at the older one", 3, 0)
-	r.hasCached(r.owner, r.secret().UID)
+	r.markCached(r.owner, r.secret().UID)
 	r.wantHold("after a look at this one", 3, 1)
 }
 
-func TestAnOwnerIsUnheardOfUntilSomethingIsKnown(t *testing.T) {
+func TestAnOwnerHasNoStateUntilSomethingIsKnown(t *testing.T) {
 	tests := map[string]struct {
 		happens func(*remembering)
 		want    bool
@@ -348,7 +348,7 @@ func TestAnOwnerIsUnheardOfUntilSomethingIsKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRemembering(t)
 			test.happens(r)
-			check.Equal(t, "unheard of", r.IsUnheard(t.Context(), r.owner), test.want)
+			check.Equal(t, "has no state", r.CheckNoState(t.Context(), r.owner), test.want)
 
 			_, reads := r.hold()
 			check.Equal(t, "reads of a look that follows", reads, test.reads)
@@ -407,7 +407,7 @@ func TestAMarkIsRememberedOnlyOfTheStateThatWasMarked(t *testing.T) {
 func TestAMarkWithoutASecretMakesNone(t *testing.T) {
 	r := newRemembering(t)
 	check.Error(t, r.MarkApplied(t.Context(), r.owner, "digest"), "")
-	check.Equal(t, "there is none", r.IsUnheard(t.Context(), r.owner), true)
+	check.Equal(t, "there is none", r.CheckNoState(t.Context(), r.owner), true)
 	r.Reader = r.api
 	got, err := r.Load(t.Context(), r.owner)
 	check.Error(t, err, "")

@@ -49,7 +49,7 @@ func (w *Workspace) submitDueCheck(ctx context.Context, state *tfstate.State, re
 	}
 
 	// First record a finished job and write it to the object, because another job would replace it.
-	if _, ended := w.runQueue().getEnded(w.key); ended {
+	if _, ended := w.runQueue().getFinishedRun(w.key); ended {
 		return wait.Jitter(checkTurn, 1), nil
 	}
 

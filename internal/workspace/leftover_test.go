@@ -88,7 +88,7 @@ func TestAPausedObjectKeepsNoStateFromItsMove(t *testing.T) {
 			this, err := b.passes.BeginPass(t.Context(), b.client, client.ObjectKeyFromObject(b.object), b.object)
 			check.Error(t, err, "")
 			w := b.kind.Open(this, b.object, "c")
-			paused, err := w.CheckPaused(t.Context(), nil)
+			paused, err := w.EnsurePausedCondition(t.Context(), nil)
 			check.Error(t, err, "")
 
 			check.Equal(t, "paused", paused, true)
@@ -133,7 +133,7 @@ func TestAnObjectThatCannotBePausedSaysWhy(t *testing.T) {
 	this, err := b.passes.BeginPass(t.Context(), b.client, client.ObjectKeyFromObject(b.object), b.object)
 	check.Error(t, err, "")
 
-	paused, err := b.kind.Open(this, b.object, "c").CheckPaused(t.Context(), nil)
+	paused, err := b.kind.Open(this, b.object, "c").EnsurePausedCondition(t.Context(), nil)
 	check.Equal(t, "it is tried again", err != nil, true)
 	check.Equal(t, "paused", paused, true)
 

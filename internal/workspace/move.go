@@ -82,10 +82,10 @@ func setPaused(object conditions.Setter, causes ...string) {
 	conditions.Set(object, condition)
 }
 
-// CheckPaused reports whether the object or its Cluster is paused, and sets the Paused condition. For a paused object,
-// it also writes the condition and lets clusterctl move the object, and the pass ends. cluster is nil if the object has
-// no Cluster.
-func (w *Workspace) CheckPaused(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
+// EnsurePausedCondition reports whether the object or its Cluster is paused, and sets the Paused condition. For a
+// paused object, it also writes the condition and lets clusterctl move the object, and the pass ends. cluster is nil if
+// the object has no Cluster.
+func (w *Workspace) EnsurePausedCondition(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
 	causes := collectPauseCauses(w.object, w.kind.Name, cluster)
 	if len(causes) == 0 {
 		setPaused(w.object)
@@ -109,8 +109,8 @@ type pausable interface {
 	conditions.Setter
 }
 
-// CheckPausedWithoutState is CheckPaused for an object without a workspace.
-func CheckPausedWithoutState(
+// EnsurePausedConditionWithoutState is EnsurePausedCondition for an object without a workspace.
+func EnsurePausedConditionWithoutState(
 	ctx context.Context, this *pass.Pass, object pausable, kind string, cluster *clusterv1.Cluster,
 ) (bool, error) {
 	causes := collectPauseCauses(object, kind, cluster)

@@ -115,8 +115,8 @@ func (r *RunQueue) IsInFlight(key Key) bool {
 	return ok && status.Phase != terraform.Done
 }
 
-// getEnded returns the finished job of a workspace. It returns false if the job has not finished, or was dropped.
-func (r *RunQueue) getEnded(key Key) (terraform.Status, bool) {
+// getFinishedRun returns the finished job of a workspace. It returns false if the job has not finished, or was dropped.
+func (r *RunQueue) getFinishedRun(key Key) (terraform.Status, bool) {
 	status, ok := r.runner.GetStatus(key.String())
 
 	return status, ok && status.Phase == terraform.Done

@@ -71,13 +71,13 @@ func TestAbandonKeepsNothing(t *testing.T) {
 		t.Fatalf("the end of the run woke %s", woken.GetName())
 	}
 
-	run, _ := runs.getEnded(key)
+	run, _ := runs.getFinishedRun(key)
 	runs.countEnded(key, run)
 	if err := kind.CleanUpDeleted(object); err != nil || !slices.Equal(left(), others) {
 		t.Errorf("left are %v, %v", left(), err)
 	}
 
-	if _, ok := runs.getEnded(key); ok || runs.getFailure(key).Count != 0 {
+	if _, ok := runs.getFinishedRun(key); ok || runs.getFailure(key).Count != 0 {
 		t.Error("its last run is remembered")
 	}
 

@@ -92,7 +92,7 @@ func (k *Kind) CleanUpDeleted(object types.NamespacedName) error {
 		return nil
 	}
 
-	if run, ok := k.Runs.getEnded(key); ok {
+	if run, ok := k.Runs.getFinishedRun(key); ok {
 		k.Runs.runner.DropJob(key.String(), run.Ended)
 	}
 
@@ -196,7 +196,7 @@ func (w *Workspace) isRebuilt(state *tfstate.State) bool {
 func (w *Workspace) observeRun(ctx context.Context) Observation {
 	seen := Observation{Failure: w.runQueue().getFailure(w.key)}
 
-	run, ok := w.runQueue().getEnded(w.key)
+	run, ok := w.runQueue().getFinishedRun(w.key)
 	if !ok {
 		return seen
 	}
@@ -244,7 +244,7 @@ func (w *Workspace) announceRun(ctx context.Context, run terraform.Status, repor
 
 // observeState reads the state, and restores the owner, labels and finalizer of its Secret.
 func (w *Workspace) observeState(ctx context.Context, seen *Observation) error {
-	if w.isUntouched() && w.kind.states.IsUnheard(ctx, w.object) {
+	if w.isUntouched() && w.kind.states.CheckNoState(ctx, w.object) {
 		return nil
 	}
 

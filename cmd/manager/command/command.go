@@ -636,7 +636,7 @@ func addClusterController(
 	ctx context.Context,
 	mgr ctrl.Manager,
 	reader client.Reader,
-	engines *enginepool.Pool,
+	engines *enginepool.Registry,
 	runs *workspace.RunQueue,
 	addresses *addressing.Allocator,
 	o options,
@@ -655,20 +655,20 @@ func addClusterController(
 // newEnginePool returns the pool of engine sessions shared by all controllers.
 func newEnginePool(
 	mgr ctrl.Manager, reader client.Reader, provider *providerprocess.Provider, o options,
-) *enginepool.Pool {
+) *enginepool.Registry {
 	identities := o.identityNamespace()
 
-	return &enginepool.Pool{
+	return &enginepool.Registry{
 		Reader:       reader,
 		Metadata:     mgr.GetCache(),
 		Sessions:     provider.Sessions,
-		Policy:       connection.Policy{Unbound: o.unboundCredentials, IdentityNamespace: identities},
+		Policy:       connection.Policy{AllowAnyEngine: o.unboundCredentials, IdentityNamespace: identities},
 		NoIdentities: identities == "",
 	}
 }
 
 // serveJumpHosts makes the user data server, if there is one, handle the requests of jump hosts.
-func serveJumpHosts(mgr ctrl.Manager, engines *enginepool.Pool, userData *userdataserver.Server) {
+func serveJumpHosts(mgr ctrl.Manager, engines *enginepool.Registry, userData *userdataserver.Server) {
 	if userData != nil {
 		userData.EnableHosts(&jumphost.Hosts{
 			Client:   mgr.GetClient(),
@@ -704,7 +704,7 @@ func addVMControllers(
 	ctx context.Context,
 	mgr ctrl.Manager,
 	reader client.Reader,
-	engines *enginepool.Pool,
+	engines *enginepool.Registry,
 	runs *workspace.RunQueue,
 	addresses *addressing.Allocator,
 	workloads clustercache.ClusterCache,

@@ -141,7 +141,7 @@ func (m *Manifests) identifyEngines(
 			continue
 		}
 
-		identity, err := connection.FetchIdentity(ctx, session, of)
+		identity, err := connection.LoadIdentity(ctx, session, of)
 		if err != nil {
 			continue
 		}
