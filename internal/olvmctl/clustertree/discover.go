@@ -114,7 +114,7 @@ func readParts(ctx context.Context, reader client.Reader, cluster *clusterv1.Clu
 		}
 
 		if err != nil {
-			return nil, fmt.Errorf("failed to list what the cluster has: %w", err)
+			return nil, fmt.Errorf("failed to list the objects of the cluster: %w", err)
 		}
 	}
 

@@ -193,5 +193,5 @@ func checkFlags(flags map[string]string) error {
 
 	slices.Sort(missing)
 
-	return fmt.Errorf("missing %s; set it, or specify a cluster file with -f", strings.Join(missing, ", "))
+	return fmt.Errorf("missing %s; use these flags, or specify a cluster file with -f", strings.Join(missing, ", "))
 }

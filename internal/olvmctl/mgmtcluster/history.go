@@ -339,7 +339,7 @@ func klogLine(line string) (at time.Time, rest string, err error) {
 	const layout = "0102 15:04:05.000000"
 
 	if len(line) <= len(layout) {
-		return at, "", errors.New("it has no time")
+		return at, "", errors.New("no time found")
 	}
 
 	at, err = time.ParseInLocation(layout, line[1:1+len(layout)], time.Local)

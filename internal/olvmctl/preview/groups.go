@@ -16,7 +16,7 @@ import (
 )
 
 // notMade replaces the UUID of an affinity group that is created with the cluster.
-const notMade = "(made with the cluster)"
+const notMade = "(created with the cluster)"
 
 // groupsKey identifies a cluster in an engine.
 type groupsKey struct {
