@@ -95,7 +95,8 @@ func IdentifyImage(file *os.File, name string) (Image, error) {
 
 	image, err := ReadImage(file, info.Size())
 	if err == nil && image.Format != FormatCow && strings.EqualFold(filepath.Ext(name), ".qcow2") {
-		err = errors.New("the file is named .qcow2, but is not a qcow2 image; download it again, or rename a raw image to .img")
+		err = errors.New("the file is named .qcow2, but is not a qcow2 image; download it again, or rename a raw " +
+			"image to .img")
 	}
 
 	if err != nil {
@@ -115,7 +116,8 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 	for _, other := range foreign {
 		begin := make([]byte, len(other.begin))
 		if _, err := image.ReadAt(begin, 0); err == nil && string(begin) == other.begin {
-			return Image{}, fmt.Errorf("the file is %s, which the engine does not support as a disk; %s", other.what, other.remedy)
+			return Image{}, fmt.Errorf("the file is %s, which the engine does not support as a disk; %s", other.what,
+				other.remedy)
 		}
 	}
 

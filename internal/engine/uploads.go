@@ -428,8 +428,8 @@ func (u *upload) runTransfer(ctx context.Context) error {
 
 	if err := u.finalizeAnyway(ctx); hasStatus(err, http.StatusForbidden) {
 		return fmt.Errorf(
-			"%w; to start an upload, the user needs rights only on the disk; to complete it, the right to create disks on "+
-				"the whole system, as in the role DiskCreator",
+			"%w; to start an upload, the user needs rights only on the disk; to complete it, the right to create "+
+				"disks on the whole system, as in the role DiskCreator",
 			err,
 		)
 	} else if err != nil {
