@@ -108,7 +108,7 @@ func TestPlanOfAProvision(t *testing.T) {
 
 	code, _, problems := s.run(manifests+strings.SplitN(provision, "---", 2)[0], "plan", "-f", "-", "--ca-file", s.caFile)
 	check.Equal(t, "exit code without the template", code, 1)
-	check.Contains(t, "problems", problems, "spec.provision[0].machineTemplateName: OLVMMachineTemplate small is neither")
+	check.Contains(t, "problems", problems, "spec.provision[0].machineTemplateName: OLVMMachineTemplate small not found")
 
 	code, out, problems := s.run(manifests+provision, "plan", "-f", "-", "--ca-file", s.caFile, "-o", "json")
 	check.Equal(t, "exit code, after "+problems, code, 2)

@@ -180,7 +180,7 @@ func TestPlanOfNetworks(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ yaml, want, code string }{
 		"a pool": {"addressesFromPools: [{apiGroup: ipam.cluster.x-k8s.io, kind: " +
-			"InClusterIPPool, name: nodes}]\n", "addresses: one of InClusterIPPool nodes)",
+			"InClusterIPPool, name: nodes}]\n", "addresses: from InClusterIPPool nodes)",
 			`(known after apply)`},
 		"DHCP": {"ipv4: {dhcp: true}\n", "addresses: dynamic IPv4 on enp1s0)",
 			`boot_protocol = "dhcp"`},
@@ -252,7 +252,7 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 				"5 machines",
 				"3 hosts",
 				"demo-md-0-3, demo-md-0-4",
-				"lower the replicas",
+				"reduce the replicas",
 			},
 		},
 		"no CA": {s.manifests, []string{}, []string{"caConfigMap", "--ca-file"}},
@@ -765,7 +765,7 @@ func TestAddressesThatOtherVMsHave(t *testing.T) {
 	code, out, problems := s.run("", "validate", "-f", s.clusterFile(), "--engine")
 	check.Equal(t, "exit code, after "+problems, code, 1)
 	check.Contains(t, "out", out, "network of KubeadmControlPlane/demo-control-plane: 10.20.30.15 is in use by VM old")
-	check.Contains(t, "out", out, "the control plane endpoint of OLVMCluster demo: 10.20.30.5 is an address of VM holder")
+	check.Contains(t, "out", out, "the control plane endpoint of OLVMCluster demo: 10.20.30.5 is in use by VM holder")
 	check.Lacks(t, "out", out, "apart")
 	check.Lacks(t, "out", out, "own,")
 }

@@ -20,7 +20,7 @@ func TestProblemsAsJSON(t *testing.T) {
 		content, want string
 		line          int
 	}{
-		"what is not YAML is a problem with its line": {"name: a\nprovider: olvm: b\n", "it is not valid YAML: " +
+		"what is not YAML is a problem with its line": {"name: a\nprovider: olvm: b\n", "invalid YAML: " +
 			"mapping values are not allowed", 2},
 		"a list is a problem":                   {"- name: a\n", "not a YAML mapping", 1},
 		"a second document is a problem":        {"name: a\n---\nname: b\n", "contains more than one YAML document", 3},
