@@ -977,7 +977,7 @@ func TestTheQuickStart(t *testing.T) {
 	}
 
 	for _, want := range []string{"quickstart.yaml is valid",
-		"changes of 3 machines unknown offline", "Cluster quick is ready, with 3 nodes.",
+		"what would become of 3 machines is not known offline", "Cluster quick is ready, with 3 nodes.",
 		"├─KubeadmControlPlane/quick-control-plane",
 		"SuccessfulApply", "deleted namespace quick"} {
 		if !strings.Contains(out.String(), want) {

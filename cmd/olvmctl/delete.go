@@ -23,9 +23,8 @@ func newDeleteCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "delete CLUSTER | -f FILE",
 		Short: "Delete a cluster and its VMs, and wait until they are gone",
-		Long: `Delete the Cluster, and wait until Cluster API has deleted its machines and the engine has deleted
-their VMs. The command also removes what start has created: the Secret with the credentials, the
-namespace if it is empty, and the kubeconfig file.
+		Long: `Delete the Cluster, and wait until its machines and their VMs are deleted. The command also removes
+what start has created: the Secret with the credentials, the kubeconfig file, and an empty namespace.
 
 A cluster that manages itself cannot delete itself. The command first moves its objects to the
 management cluster of --to-kubeconfig, or to a temporary local management cluster. It does not
@@ -67,8 +66,7 @@ The command asks for confirmation. Without a terminal, use --yes.`,
 	management.addProviderFlags(set)
 	management.addDriverFlags(command)
 	access.addFlags(set)
-	set.StringVarP(&file.path, "filename", "f", "",
-		"cluster file that contains the name and the namespace; replaces the argument")
+	set.StringVarP(&file.path, "filename", "f", "", "cluster file; replaces the argument CLUSTER")
 	file.addDefaultsFlag(set)
 	set.StringVar(&to.Context, "to-context", "", "context in --to-kubeconfig (default: its current context)")
 	set.StringVar(&to.Kubeconfig, "to-kubeconfig", "",

@@ -139,7 +139,7 @@ const (
 	create  = "### Plan: 1,003 to create, 0 to update, 0 to replace, 0 to destroy\n\nx\n"
 	replace = "### Plan: 0 to create, 0 to update, 2 to replace, 0 to destroy\n\nx\n"
 	objects = "### Plan: 0 to create, 0 to update, 0 to replace, 0 to destroy, 2 objects to delete\n\nx\n"
-	offline = "### Plan: changes of 3 machines unknown offline, 0 to destroy\n\nx\n"
+	offline = "### Plan: what would become of 3 machines is not known offline, 0 to destroy\n\nx\n"
 	destroy = "### Plan: 0 to create, 1 to update, 0 to replace, 1,000 to destroy, 1 refused\n\nx\n"
 )
 

@@ -11,7 +11,7 @@ func TestAPlanWithoutAnEngineCountsNothingThatItDoesNotKnow(t *testing.T) {
 
 	machines := []*Result{{Name: "one"}, {Name: "two"}}
 	for offline, want := range map[bool]string{
-		true:  "Plan: changes of 2 machines unknown offline, 0 to destroy",
+		true:  "Plan: what would become of 2 machines is not known offline, 0 to destroy",
 		false: "Plan: 0 to create, 0 to update, 0 to replace, 0 to destroy",
 	} {
 		report := New(Findings{Machines: machines, Offline: offline})

@@ -30,8 +30,8 @@ func (s Summary) String() string {
 	text := fmt.Sprintf("Plan: %s to create, %s to update, %s to replace, %s to destroy", humanize.Comma(s.Create),
 		humanize.Comma(s.Update), humanize.Comma(s.Replace), humanize.Comma(s.Destroy))
 	if s.Unknown > 0 {
-		text = fmt.Sprintf("Plan: changes of %s %s unknown offline, %s to destroy", humanize.Comma(s.Unknown),
-			english.PluralWord(int(s.Unknown), "machine", ""), humanize.Comma(s.Destroy))
+		text = fmt.Sprintf("Plan: what would become of %s %s is not known offline, %s to destroy",
+			humanize.Comma(s.Unknown), english.PluralWord(int(s.Unknown), "machine", ""), humanize.Comma(s.Destroy))
 	}
 
 	if s.Objects > 0 {
