@@ -146,7 +146,7 @@ func (b *bootstrapping) expectStarts() {
 	check.Equal(b.t, "the bootstrap VM after a second start", b.idOf(b.vmName()), first)
 
 	said := b.ended(ending{signal: os.Interrupt}, "a machine", aMachine, b.startArgs()...)
-	check.Contains(b.t, "what start says", said, "to go on, run it again: olvmctl start")
+	check.Contains(b.t, "what start says", said, "to resume, run: olvmctl start")
 	b.ended(ending{signal: os.Interrupt, again: true}, "a machine", aMachine, b.startArgs()...)
 	b.ended(ending{signal: os.Interrupt, again: true}, "the move", func() bool { return b.moves(b.own) }, b.startArgs()...)
 

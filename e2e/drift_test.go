@@ -59,7 +59,7 @@ func TestDriftIsToldAndNotUndone(t *testing.T) {
 	check.Equal(t, "exit code, which says that something would change ("+problems+")", code, 2)
 	check.Contains(t, "olvmctl plan", out, "~ memory")
 	check.Contains(t, "olvmctl plan", out,
-		"Changed in the engine since it was applied: ovirt_vm.this (memory, soundcard_enabled)")
+		"Changed in the engine since the last apply: ovirt_vm.this (memory, soundcard_enabled)")
 
 	now, err := j.engine.FetchFullVM(t.Context(), worker.ID)
 	check.Error(t, err, "")

@@ -461,7 +461,7 @@ func TestClustersAtOnce(t *testing.T) {
 		w.expectMachines(1, 2)
 		t.Run("a plan of what runs has no changes", w.planOfWhatRuns)
 		out := w.olvmctl("scale", w.name, "--control-plane", "3", "--workers", "4")
-		if !strings.Contains(out, "alpha-md-0 is to have 4 machines") {
+		if !strings.Contains(out, "scaled alpha-md-0 to 4 machines") {
 			t.Errorf("olvmctl scale says %s", out)
 		}
 

@@ -425,9 +425,9 @@ func (j *journey) expectUpgradeStopsAtAnOldImage(kubeconfig string) {
 	code, _, problems := j.olvmctl(append([]string{"upgrade", "--kubernetes-version", "1.37.0", "--yes", "--timeout", patience},
 		on...)...)
 	check.Equal(j.t, "the exit code of an upgrade with an old image", code, 1)
-	check.Contains(j.t, "what upgrade says", problems, "it waits in vain: Machine ")
-	check.Contains(j.t, "what upgrade says", problems, "its node has kubelet v1.36.1, and v1.37.0 is asked for; VM template "+
-		"ock-1.36 has another version")
+	check.Contains(j.t, "what upgrade says", problems, "cannot make progress: Machine ")
+	check.Contains(j.t, "what upgrade says", problems, "its node has kubelet v1.36.1, but v1.37.0 is requested; VM template "+
+		"ock-1.36 contains another version")
 
 	out, _ := j.does(append([]string{"describe"}, on...)...)
 	check.Contains(j.t, "the tree", out, " up to date, v1.37.0\n")
@@ -494,7 +494,7 @@ func (j *journey) expectRest(in *simplane.Plane) {
 	}
 
 	run := []string{"delete", "gone", "-n", j.namespace, "--kubeconfig", in.Kubeconfig, "--yes"}
-	if code, _, problems := j.olvmctl(run...); code != 1 || !strings.Contains(problems, "there is no Cluster gone") {
+	if code, _, problems := j.olvmctl(run...); code != 1 || !strings.Contains(problems, "Cluster gone not found") {
 		j.t.Errorf("start has not made the Secret: %d, %s", code, problems)
 	}
 
@@ -504,7 +504,7 @@ func (j *journey) expectRest(in *simplane.Plane) {
 	}
 
 	_, problems := j.does(run...)
-	if !strings.Contains(problems, "left "+foreign) || !strings.Contains(problems, "deleted namespace journey-gone") {
+	if !strings.Contains(problems, "kept "+foreign) || !strings.Contains(problems, "deleted namespace journey-gone") {
 		j.t.Errorf("what it says of the rest:\n%s", problems)
 	}
 
@@ -516,7 +516,7 @@ func (j *journey) expectRest(in *simplane.Plane) {
 		j.t.Errorf("the kubeconfig of another cluster: %v", err)
 	}
 
-	if code, _, problems := j.olvmctl(run...); code != 1 || !strings.Contains(problems, "there is no Cluster gone") {
+	if code, _, problems := j.olvmctl(run...); code != 1 || !strings.Contains(problems, "Cluster gone not found") {
 		j.t.Errorf("nothing is left: %d, %s", code, problems)
 	}
 }
@@ -549,7 +549,7 @@ func (j *journey) expectLogs(kubeconfig string) {
 	}
 
 	code, _, problems := j.olvmctl("logs", "none", "-n", j.namespace, "--kubeconfig", kubeconfig)
-	if code != 1 || !strings.Contains(problems, "there is no Machine none") {
+	if code != 1 || !strings.Contains(problems, "Machine none not found") {
 		j.t.Errorf("a machine that is none: %d, %s", code, problems)
 	}
 }
@@ -560,14 +560,14 @@ func (j *journey) expectBundle(in *simplane.Plane) {
 	path := filepath.Join(j.dir, "bundle.tar.gz")
 	run := []string{"support-bundle", j.name, "-n", j.namespace, "--kubeconfig", in.Kubeconfig, "--engine", "--out", path}
 
-	if code, _, problems := j.olvmctl(run...); code != 1 || !strings.Contains(problems, "give --yes") {
+	if code, _, problems := j.olvmctl(run...); code != 1 || !strings.Contains(problems, "use --yes") {
 		j.t.Errorf("nobody was asked: %d, %s", code, problems)
 	}
 
 	_, listed := j.does(append(run, "--yes")...)
 	files := filesOf(j.t, path)
 	check.Contains(j.t, "what it is", files["README.txt"], "Cluster "+j.namespace+"/"+j.name+" at ")
-	check.Contains(j.t, "what is missing", files["README.txt"], "the logs of managers: ")
+	check.Contains(j.t, "what is missing", files["README.txt"], "manager logs: ")
 	check.Contains(j.t, "the tree", files["describe.txt"], "Cluster/"+j.name)
 
 	for _, vm := range j.vms() {
@@ -644,7 +644,7 @@ func TestTheJourney(t *testing.T) {
 	remove := j.neighbour(suite.plane, j.namespace)
 	if code, _, problems := j.olvmctl(
 		"start", "-f", j.file, "--kubeconfig", suite.plane.Kubeconfig, "--self-managed",
-	); code != 1 || !strings.Contains(problems, "beside crowd there is journey-crowd/neighbour; ") ||
+	); code != 1 || !strings.Contains(problems, "the namespace of crowd also contains journey-crowd/neighbour; ") ||
 		len(j.vms()) != 0 {
 		t.Errorf("it would take a neighbour along: %d, %s", code, problems)
 	}
@@ -761,7 +761,7 @@ func TestTheJourney(t *testing.T) {
 		"delete", "trip", "-n", "journey-trip", "--kubeconfig", started.Kubeconfig, "--to-kubeconfig",
 		suite.plane.Kubeconfig, "--yes",
 	); code != 1 ||
-		!strings.Contains(problems, "manages other clusters, too: elsewhere/neighbour; ") {
+		!strings.Contains(problems, "also manages other clusters: elsewhere/neighbour; ") {
 		t.Errorf("it would leave a neighbour without a manager: %d, %s", code, problems)
 	}
 
@@ -804,8 +804,8 @@ func (j *journey) expectScaledNumberIsKept() {
 	j.does("scale", j.name, "-n", j.namespace, "--workers", "0", "--yes")
 
 	_, problems := j.does("start", "-f", j.file, "--timeout", patience)
-	check.Contains(j.t, "what it says", problems, "keeps its replicas, 0, which olvmctl scale has written; "+j.file+
-		" asks for 1, ")
+	check.Contains(j.t, "what it says", problems, "keeps replicas: 0, set by olvmctl scale; to apply replicas: 1 "+
+		"from "+j.file+", ")
 	check.Equal(j.t, "VMs after a start with the file of before", len(j.vms()), 1)
 }
 
@@ -851,7 +851,7 @@ func TestTheJourneyWithoutAManagementCluster(t *testing.T) {
 		t.Errorf("the local management cluster has stopped: %d, %s", code, problems)
 	}
 
-	if out, _ := j.does("local", "stop"); out != "the local management cluster does not run\n" {
+	if out, _ := j.does("local", "stop"); out != "the local management cluster is not running\n" {
 		t.Errorf("it stops a second time: %s", out)
 	}
 
@@ -977,7 +977,8 @@ func TestTheQuickStart(t *testing.T) {
 	}
 
 	for _, want := range []string{"quickstart.yaml is valid",
-		"what would become of 3 machines is not known offline", "The cluster quick has 3 nodes.", "├─KubeadmControlPlane/quick-control-plane",
+		"what would become of 3 machines is not known offline", "Cluster quick is ready, with 3 nodes.",
+		"├─KubeadmControlPlane/quick-control-plane",
 		"SuccessfulApply", "deleted namespace quick"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the output lacks %q:\n%s", want, out.String())

@@ -136,7 +136,7 @@ func (j *journey) expectInterruptedStarts(stages []string) {
 		said := j.ended(by, stage, func() bool { return slices.Contains(j.programs(), stage) }, "local", "start")
 
 		if !by.again {
-			check.Contains(j.t, "what it says at "+stage, said, "to go on, run it again: olvmctl local start")
+			check.Contains(j.t, "what it says at "+stage, said, "to resume, run: olvmctl local start")
 		}
 
 		if i%4 < 2 {
@@ -195,7 +195,7 @@ func TestALocalManagementClusterSurvivesAKillOfAllItsProcesses(t *testing.T) {
 	}
 
 	_, problems = j.does("local", "start")
-	check.Contains(t, "what start says", problems, "it goes on with what is in it")
+	check.Contains(t, "what start says", problems, "it resumes with its data")
 	check.Equal(t, "programs", j.programs(), programs)
 
 	out, _ := j.does("describe", "struck", "-n", j.namespace)

@@ -144,7 +144,7 @@ func TestThePageHasTheRightsOfTheKubeconfig(t *testing.T) {
 
 	code, _, problems := j.olvmctl("ui", "-A", "--kubeconfig", j.as("viewer"))
 	check.Equal(t, "exit code", code, 1)
-	check.Contains(t, "stderr", problems, "failed to list Clusters in all namespaces; -n limits it to one")
+	check.Contains(t, "stderr", problems, "failed to list Clusters in all namespaces; use -n to select one")
 
 	code, _, problems = j.olvmctl("ui", "--address", "0.0.0.0:0", "-n", j.namespace, "--kubeconfig", j.as("viewer"))
 	check.Equal(t, "exit code", code, 1)

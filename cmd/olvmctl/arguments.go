@@ -22,7 +22,8 @@ var (
 // noArguments rejects all arguments of a command.
 func noArguments(command *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("%s takes no argument, and %q is one%s", command.CommandPath(), args[0], helpHint(command))
+		return fmt.Errorf("%s takes no arguments: unexpected argument %q%s", command.CommandPath(), args[0],
+			helpHint(command))
 	}
 
 	return nil
@@ -34,10 +35,9 @@ func oneArgument(name, what string) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0:
-			return fmt.Errorf("%s is missing: %s %s needs %s%s", name, command.CommandPath(), name, what,
-				helpHint(command))
+			return fmt.Errorf("%s is missing: specify %s%s", name, what, helpHint(command))
 		case len(args) > 1:
-			return fmt.Errorf("%s takes one %s, and %q is one more%s", command.CommandPath(), name, args[1],
+			return fmt.Errorf("%s takes one %s: unexpected argument %q%s", command.CommandPath(), name, args[1],
 				helpHint(command))
 		}
 
@@ -85,7 +85,7 @@ func namesOf(args, words []string) ([]string, error) {
 		}
 
 		if !slices.Contains(words, strings.ToLower(kind)) || name == "" {
-			return nil, fmt.Errorf("%q does not name a %s; write its name, or %s/NAME", arg, words[1], words[1])
+			return nil, fmt.Errorf("%q is not the name of a %s; use NAME or %s/NAME", arg, words[1], words[1])
 		}
 
 		out = append(out, name)
@@ -125,7 +125,7 @@ func unknownCommand(command *cobra.Command, args []string) error {
 	}
 
 	command.SuggestionsMinimumDistance = 2
-	out := fmt.Sprintf("%s has no command %q", command.CommandPath(), args[0])
+	out := fmt.Sprintf("unknown command %q for %q", args[0], command.CommandPath())
 	if like := command.SuggestionsFor(args[0]); len(like) > 0 {
 		return errors.New(out + "; did you mean " + strings.Join(like, " or ") + "?")
 	}
@@ -138,7 +138,7 @@ func unknownCommand(command *cobra.Command, args []string) error {
 		}
 	}
 
-	return fmt.Errorf("%s; it has %s", out, strings.Join(names, ", "))
+	return fmt.Errorf("%s; available commands: %s", out, strings.Join(names, ", "))
 }
 
 // flagError returns the error of a flag. If an unknown command precedes the flag, it returns the error of this command.

@@ -84,7 +84,8 @@ func TestStatusOfTheLocalManagementCluster(t *testing.T) {
 	testenv.EmptyState(t)
 	s := &site{t: t}
 
-	if code, out, _ := s.run("", "local", "status"); code != 0 || !strings.Contains(out, "olvmctl local start makes one") {
+	if code, out, _ := s.run("", "local", "status"); code != 0 || !strings.Contains(out, "to create one, run "+
+		"olvmctl local start") {
 		t.Errorf("there is none: exit code %d: %s", code, out)
 	}
 
@@ -103,9 +104,9 @@ func TestStatusOfTheLocalManagementCluster(t *testing.T) {
 
 	code, _, problems := s.run("", "local", "status")
 	check.Equal(t, "exit code of one that was killed", code, 1)
-	check.Contains(t, "what it says", problems, "has ended by itself on ")
+	check.Contains(t, "what it says", problems, "stopped unexpectedly on ")
 	check.Contains(t, "what it says", problems, "its process 999999999 was killed")
-	check.Contains(t, "what it says", problems, "olvmctl local start starts it again")
+	check.Contains(t, "what it says", problems, "to start it again with its data, run olvmctl local start")
 }
 
 // TestStatusOfTheLocalManagementClusterForPrograms has a missing cluster, a stopped one, and a killed one. The output

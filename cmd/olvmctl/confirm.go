@@ -24,7 +24,7 @@ func confirmWord(ctx context.Context, s streams, yes bool, question, word string
 	if !ok || !term.IsTerminal(int(input.Fd())) {
 		_, _ = fmt.Fprintln(s.err, question)
 
-		return errors.New("there is no terminal to ask on; give --yes")
+		return errors.New("cannot ask for confirmation without a terminal; use --yes")
 	}
 
 	return askForWord(ctx, input, s.err, question, word)
@@ -57,7 +57,7 @@ func askForWord(ctx context.Context, from io.Reader, to io.Writer, question, wor
 		}
 
 		if strings.TrimSpace(got.text) != word {
-			return errors.New("it stays as it is")
+			return fmt.Errorf("canceled: the answer is not %q", word)
 		}
 
 		return nil

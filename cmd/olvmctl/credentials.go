@@ -29,16 +29,17 @@ type accessFlags struct {
 
 func (a *accessFlags) addFlags(set *pflag.FlagSet) {
 	set.StringVar(&a.caFile, "ca-file", "",
-		"PEM file with the CA of the engine, in place of the manifests' or the cluster file's")
+		"PEM file with the engine's CA; overrides the CA in the manifests or in the cluster file")
 	set.StringVar(&a.credentials, "credentials", "",
-		"file with a Secret that has username and password of the engine, in place of OLVM_USERNAME and OLVM_PASSWORD")
+		"file with a Secret with the engine's username and password; overrides OLVM_USERNAME and OLVM_PASSWORD")
 }
 
 //nolint:gosec // a help text
-const credentialsHelp = `The engine is the one that the OLVMCluster names. Its credentials and CA come from
-the Secret and the ConfigMap of the manifests; or from the environment variables OLVM_USERNAME and
-OLVM_PASSWORD or the file of --credentials, and the file of --ca-file. These are sent only to an engine
-that OLVM_URL names, or allowedServerURLs in the file of --credentials, and only if its certificate is valid.`
+const credentialsHelp = `olvmctl connects to the engine in the OLVMCluster, with the credentials in the Secret and
+the CA in the ConfigMap of the manifests. To override the credentials, set OLVM_USERNAME and
+OLVM_PASSWORD, or use --credentials. To override the CA, use --ca-file. olvmctl sends these
+credentials only to an engine listed in OLVM_URL, or in allowedServerURLs in the file of
+--credentials, and only if the engine's certificate is valid.`
 
 // loadCredentials reads the credentials from files and from the environment. Missing values are empty. clusterFile is
 // the path of the cluster file. It is empty if the command reads manifests.
@@ -80,7 +81,7 @@ func (a *accessFlags) loadCredentials(clusterFile string) (preview.Credentials, 
 // credentialPlaces returns where the user can correct the connection to the engine: in the cluster file, or else in the
 // manifests. given reports whether the credentials come from outside the manifests.
 func (a *accessFlags) credentialPlaces(clusterFile string, given bool) blocker.Places {
-	out := blocker.Places{CA: blocker.OfManifests.CA + ", or give it with --ca-file"}
+	out := blocker.Places{CA: blocker.OfManifests.CA + ", or use --ca-file"}
 
 	if clusterFile != "" {
 		const server = ": providers.olvm.olvmOvirtAPIServer."
@@ -121,12 +122,12 @@ func readCredentials(path string) (username, password string, urls []string, err
 
 	var secret corev1.Secret
 	if err := yaml.UnmarshalStrict(content, &secret); err != nil {
-		return "", "", nil, fmt.Errorf("%s is not the manifest of a Secret: %w", path, err)
+		return "", "", nil, fmt.Errorf("%s is not a Secret manifest: %w", path, err)
 	}
 
 	username, password = connection.GetLogin(&secret)
 	if secret.Kind != "Secret" || username == "" || password == "" {
-		return "", "", nil, fmt.Errorf("%s is not the manifest of a Secret with username and password", path)
+		return "", "", nil, fmt.Errorf("%s is not a Secret manifest with username and password", path)
 	}
 
 	return username, password, connection.AllowedServerURLs(&secret), nil

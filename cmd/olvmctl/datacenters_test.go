@@ -66,7 +66,7 @@ func TestATemplateNameThatOnlyAnotherDataCenterHasIsFree(t *testing.T) {
 	code, _, problems = s.run("", append(template, at...)...)
 	check.Equal(t, "exit code of a second one", code, 1)
 	check.Contains(t, "a second one", problems,
-		`there is a template "solo" already in data center "Default" (`+strings.TrimSpace(id)+")")
+		`template "solo" already exists in data center "Default" (`+strings.TrimSpace(id)+")")
 
 	_, out, _ := s.run("", append([]string{"image", "list"}, at...)...)
 	check.Contains(t, "all data centers", out, "solo       1         Ignition     rhcos_x64   Default")

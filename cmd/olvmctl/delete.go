@@ -22,21 +22,21 @@ func newDeleteCommand(s streams) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "delete CLUSTER | -f FILE",
-		Short: "Delete a cluster with its VMs, and wait until all is gone",
-		Long: `delete deletes the Cluster, waits until Cluster API has deleted all machines and the
-engine their VMs, and removes what start has made beside them: the Secret with the credentials, the
-namespace if nothing else is in it, and the file with the kubeconfig.
+		Short: "Delete a cluster and its VMs, and wait until they are gone",
+		Long: `Delete the Cluster, and wait until its machines and their VMs are deleted. The command also removes
+what start has created: the Secret with the credentials, the kubeconfig file, and an empty namespace.
 
-A cluster that manages itself cannot delete itself: its objects are moved to the management cluster
-of --to-kubeconfig first, or to one that runs as processes of this machine for as long as that
-takes. One that manages other clusters, too, is not deleted.
+A cluster that manages itself cannot delete itself. The command first moves its objects to the
+management cluster of --to-kubeconfig, or to a temporary local management cluster. It does not
+delete a cluster that also manages other clusters.
 
-A cluster that start --bootstrap vm has not completed goes with its bootstrap VM, for which the
-credentials of the engine are needed: OLVM_USERNAME and OLVM_PASSWORD, or --credentials.
+If start --bootstrap vm has not completed the cluster, the command also deletes the bootstrap VM.
+This requires the credentials of the engine: set OLVM_USERNAME and OLVM_PASSWORD, or use
+--credentials.
 
-With -f the name and the namespace are those of the cluster file.
+With -f, the name and the namespace come from the cluster file.
 
-It asks before; --yes answers, and is needed where there is no terminal.`,
+The command asks for confirmation. Without a terminal, use --yes.`,
 		Example: `  olvmctl delete prod -n prod --kubeconfig management.kubeconfig
   olvmctl delete -f cluster.yaml
   olvmctl delete prod -n prod --kubeconfig ~/.kube/kubeconfig.prod --to-kubeconfig other.kubeconfig --yes`,
@@ -66,12 +66,12 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 	management.addProviderFlags(set)
 	management.addDriverFlags(command)
 	access.addFlags(set)
-	set.StringVarP(&file.path, "filename", "f", "", "cluster file, in place of the name")
+	set.StringVarP(&file.path, "filename", "f", "", "cluster file; replaces the argument CLUSTER")
 	file.addDefaultsFlag(set)
-	set.StringVar(&to.Context, "to-context", "", "context of --to-kubeconfig; empty means its current one")
+	set.StringVar(&to.Context, "to-context", "", "context in --to-kubeconfig (default: its current context)")
 	set.StringVar(&to.Kubeconfig, "to-kubeconfig", "",
-		"kubeconfig of the management cluster that deletes a cluster that manages itself")
-	set.BoolVarP(&yes, "yes", "y", false, "do not ask")
+		"kubeconfig of another management cluster, to delete a cluster that manages itself")
+	set.BoolVarP(&yes, "yes", "y", false, "skip the confirmation")
 
 	return command
 }
@@ -79,7 +79,7 @@ It asks before; --yes answers, and is needed where there is no terminal.`,
 // deleteCluster deletes a cluster, and prints the outcome if the output is for programs.
 func deleteCluster(ctx context.Context, s streams, o lifecycle.DeleteOptions, output outputFlag) error {
 	if o.To.Context != "" && o.To.Kubeconfig == "" {
-		return errors.New("--to-context: name its file with --to-kubeconfig")
+		return errors.New("--to-context requires --to-kubeconfig")
 	}
 
 	if err := lifecycle.Delete(ctx, o); err != nil {
@@ -100,13 +100,13 @@ func clusterToDelete(args []string, file clusterFileFlags, management *mgmtclust
 	case err != nil:
 		return "", err
 	case len(names) > 1:
-		return "", fmt.Errorf("delete takes one CLUSTER, and %q is one more", names[1])
+		return "", fmt.Errorf("delete takes one CLUSTER: unexpected argument %q", names[1])
 	case len(names) == 1 && file.path == "":
 		return names[0], nil
 	case len(names) == 1:
-		return "", errors.New("give the name of a cluster or a cluster file with -f, not both")
+		return "", errors.New("specify either the name of a cluster or a cluster file with -f, not both")
 	case file.path == "":
-		return "", errors.New("give the name of a cluster, or a cluster file with -f")
+		return "", errors.New("CLUSTER is missing: specify the name of a cluster, or a cluster file with -f")
 	}
 
 	source, err := clusterfile.Read(file.path, file.defaults)
@@ -117,7 +117,7 @@ func clusterToDelete(args []string, file clusterFileFlags, management *mgmtclust
 	namespace := source.Namespace()
 
 	if source.Name == "" {
-		return "", fmt.Errorf("%s: name: it is needed", file.path)
+		return "", fmt.Errorf("%s: name: required", file.path)
 	}
 
 	given := managementFlags{Options: *management}

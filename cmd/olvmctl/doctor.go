@@ -14,7 +14,7 @@ import (
 )
 
 // errUnwell ends a command after printing its findings.
-var errUnwell = errors.New("something has to be mended first")
+var errUnwell = errors.New("some checks failed")
 
 // doctorFlags are the flags of the doctor command.
 type doctorFlags struct {
@@ -27,15 +27,21 @@ func newDoctorCommand(s streams) *cobra.Command {
 	var d doctorFlags
 	command := &cobra.Command{
 		Use:   "doctor FILE",
-		Short: "Look at all that can be known before the first VM",
-		Long: `doctor looks at a cluster file and at the engine, makes nothing, and says of each check what
-it found and what to do: the file itself; certificate, clock, login and version of the engine; the
-rights of the user; templates, networks and all else that machines name; whether guests of the
-templates report their addresses; addresses in use; and what the hosts have free.
+		Short: "Check a cluster file and the engine before the first VM",
+		Long: `Check a cluster file and the engine, and print the result and the remedy of each check. The command
+changes nothing. It checks:
+
+- the cluster file
+- the engine's certificate, clock, login and version
+- the permissions of the user
+- templates, networks and other objects that the machines refer to
+- whether guests of the templates report their addresses
+- addresses in use
+- the free capacity of the hosts
 
 ` + credentialsHelp + `
 
-Exit codes: 0 nothing has to be mended, perhaps with warnings; 1 something has, or an error.`,
+Exit codes: 0 if all checks pass, even with warnings; 1 if a check fails, or on an error.`,
 		Example: `  OLVM_USERNAME=admin@internal OLVM_PASSWORD=... olvmctl doctor cluster.yaml
   olvmctl doctor -f cluster.yaml --credentials secret.yaml -o json`,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -104,7 +110,7 @@ func (d *doctorFlags) examine(ctx context.Context, s streams) ([]doctor.Finding,
 	}
 
 	if cluster.ProviderName() != clusterfile.OLVMProvider {
-		return nil, fmt.Errorf("provider %s: doctor knows %s alone; ask the cloud with olvmctl validate --engine",
+		return nil, fmt.Errorf("provider %s: doctor supports only %s; use olvmctl validate --engine",
 			cluster.ProviderName(), clusterfile.OLVMProvider)
 	}
 

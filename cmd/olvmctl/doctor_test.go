@@ -107,7 +107,7 @@ func TestDoctorFindsNothing(t *testing.T) {
 	}
 
 	check.Contains(t, "capacity", found["capacity"].Message, "3 new VMs with 12 CPUs and 24 GiB; 3 hosts are up")
-	check.Contains(t, "progress", text, "looking for addresses in use")
+	check.Contains(t, "progress", text, "checking for addresses in use")
 }
 
 func TestDoctorSaysWhatToMend(t *testing.T) {
@@ -131,7 +131,7 @@ func TestDoctorSaysWhatToMend(t *testing.T) {
 			"", "wrong", unchanged, 1, "engine", doctor.Failed, "engine refuses user", "",
 		},
 		"a user who may not make VMs": {
-			"k8s@internal", "p", user("ClusterAdmin"), 1, "rights", doctor.Failed, "may not make VMs",
+			"k8s@internal", "p", user("ClusterAdmin"), 1, "rights", doctor.Failed, "may not create VMs",
 			"docs/operate/rights.md",
 		},
 		"a role that may not make VMs": {
@@ -148,7 +148,7 @@ func TestDoctorSaysWhatToMend(t *testing.T) {
 		},
 		"a role with all": {
 			"k8s@internal", "p", user("k8s", "1300", "1", "9", "1550", "1301", "1100", "14", "15"), 0, "rights", doctor.OK,
-			"the user has k8s with the permits", "",
+			"the user has k8s, with the permits", "",
 		},
 		"a template that is not there": {
 			"", "", func(inventory *ovirtsim.Inventory) { inventory.DataCenters[0].Templates = nil }, 1,
@@ -162,13 +162,13 @@ func TestDoctorSaysWhatToMend(t *testing.T) {
 			}, 0, "capacity", doctor.Warning, "no host has 8.0 GiB free", "add hosts",
 		},
 		"a template of which no VM runs": {
-			"", "", unchanged, 0, "guest agent", doctor.Unknown, "no VM of template ock-1.36 runs", "qemu-guest-agent",
+			"", "", unchanged, 0, "guest agent", doctor.Unknown, "no VM of template ock-1.36 is running", "qemu-guest-agent",
 		},
 		"a template whose guests do not report": {
 			"", "", func(inventory *ovirtsim.Inventory) {
 				vm := ovirtsim.VM{Name: "silent", Cluster: "Default", Template: "ock-1.36", Up: true}
 				inventory.DataCenters[0].VMs = append(inventory.DataCenters[0].VMs, vm)
-			}, 0, "guest agent", doctor.Warning, "no guest of them reports an address", "qemu-guest-agent",
+			}, 0, "guest agent", doctor.Warning, "but no guest reports an address", "qemu-guest-agent",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,9 +21,9 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/version"
 )
 
-const managementHelp = `The management cluster is the one of --kubeconfig, of KUBECONFIG or of kubectl's own
-file. Without one (--driver process: in any case) start runs one as processes of this
-machine; see olvmctl local.`
+const managementHelp = `olvmctl takes the management cluster from --kubeconfig, from KUBECONFIG, or from kubectl's
+default kubeconfig. Without a kubeconfig, or with --driver process, start runs a local
+management cluster on this machine; see olvmctl local.`
 
 // managementFlags select the management cluster.
 type managementFlags struct {
@@ -60,15 +60,16 @@ func (f *managementFlags) checkNamespace(path, namespace string) error {
 		return nil
 	}
 
-	return fmt.Errorf("--namespace %s: the cluster of %s is in namespace %s; omit --namespace", f.Namespace, path,
+	return fmt.Errorf("--namespace %s does not match %s, whose cluster is in namespace %s; omit --namespace",
+		f.Namespace, path,
 		namespace)
 }
 
 // usages are the help texts of kubectl's flags in olvmctl.
 var usages = map[string]string{
-	"kubeconfig": "kubeconfig of the management cluster; empty means that of kubectl, or of the local one",
-	"context":    "context of the kubeconfig; empty means its current one",
-	"namespace":  "namespace of the cluster; empty means that of the cluster file, or of the kubeconfig",
+	"kubeconfig": "kubeconfig of the management cluster (default: kubectl's, or that of the local management cluster)",
+	"context":    "context in the kubeconfig (default: its current context)",
+	"namespace":  "namespace of the cluster (default: from the cluster file, or from the kubeconfig)",
 }
 
 func (f *managementFlags) addTimeoutFlag(set *pflag.FlagSet) {
@@ -79,18 +80,18 @@ func (f *managementFlags) addTimeoutFlag(set *pflag.FlagSet) {
 func (f *managementFlags) addProviderFlags(set *pflag.FlagSet) {
 	f.addTimeoutFlag(set)
 	set.StringVar(&f.clusterctlConfig, "clusterctl-config", "",
-		"clusterctl's configuration file, which says where providers come from; empty means clusterctl's own")
+		"clusterctl configuration file with the URLs of the providers (default: clusterctl's)")
 	set.StringVar(&f.providerVersion, "provider-version", releasedVersion(),
-		"version of this provider to install; empty means the newest")
+		"version of this provider to install; empty for the newest")
 }
 
 // addDriverFlags adds the flags of commands that can start a management cluster.
 func (f *managementFlags) addDriverFlags(command *cobra.Command) {
 	set := command.Flags()
 	set.StringVar(&f.driver, "driver", mgmtcluster.DriverAuto,
-		"management cluster: existing, process (of this machine), or auto: process where there is no kubeconfig")
+		"management cluster: existing, process (local processes), or auto (process if there is no kubeconfig)")
 	set.BoolVar(&f.preserve, "preserve", false,
-		"keep the local management cluster when no cluster is left in it")
+		"keep the local management cluster after its last cluster is gone")
 	registerCompletion(command, "driver", func(*cobra.Command) []string { return mgmtcluster.Drivers })
 }
 
@@ -121,7 +122,7 @@ type clusterFileFlags struct {
 
 // addFlags adds the flag -f. The file may also be the argument of the command.
 func (f *clusterFileFlags) addFlags(command *cobra.Command) {
-	command.Flags().StringVarP(&f.path, "filename", "f", "", "cluster file, in place of the argument")
+	command.Flags().StringVarP(&f.path, "filename", "f", "", "cluster file; replaces the argument")
 	f.addFormatFlags(command)
 	command.Args, command.PreRunE = f.takeArgument, f.checkGiven
 }
@@ -129,8 +130,8 @@ func (f *clusterFileFlags) addFlags(command *cobra.Command) {
 // addProviderFlag adds the flag --provider, which replaces a cluster file.
 func (f *clusterFileFlags) addProviderFlag(command *cobra.Command) {
 	command.Flags().StringVar(&f.provider, "provider", "",
-		"provider of a cluster of which only the file of --defaults says more, in place of a cluster file: "+
-			strings.Join(clusterfile.ProviderNames(), " or "))
+		"provider of the cluster, if you have no cluster file: "+
+			strings.Join(clusterfile.ProviderNames(), " or ")+"; other values come from --defaults")
 	registerCompletion(command, "provider", func(*cobra.Command) []string { return clusterfile.ProviderNames() })
 }
 
@@ -138,18 +139,18 @@ func (f *clusterFileFlags) addProviderFlag(command *cobra.Command) {
 func (f *clusterFileFlags) checkGiven(command *cobra.Command, _ []string) error {
 	switch {
 	case f.provider != "" && f.path != "":
-		return fmt.Errorf("--provider is in place of a cluster file; write the provider in %s, or omit one of both%s",
+		return fmt.Errorf("--provider replaces a cluster file; omit --provider and set provider in %s%s",
 			f.path, helpHint(command))
 	case f.provider != "" && !slices.Contains(clusterfile.ProviderNames(), f.provider):
-		return fmt.Errorf("--provider %q is not supported; write %s%s", f.provider,
+		return fmt.Errorf("--provider %q is not supported; use %s%s", f.provider,
 			strings.Join(clusterfile.ProviderNames(), " or "), helpHint(command))
 	case f.provider != "":
 		return nil
 	}
 
 	if f.path == "" {
-		return fmt.Errorf("FILE is missing: %s FILE needs a cluster file; olvmctl init makes one%s",
-			command.CommandPath(), helpHint(command))
+		return fmt.Errorf("FILE is missing: specify a cluster file; create one with olvmctl init%s",
+			helpHint(command))
 	}
 
 	return nil
@@ -159,10 +160,10 @@ func (f *clusterFileFlags) checkGiven(command *cobra.Command, _ []string) error 
 func (f *clusterFileFlags) takeArgument(command *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 1:
-		return fmt.Errorf("%s takes one cluster file, and %q is one more%s", command.CommandPath(), args[1],
+		return fmt.Errorf("%s takes one cluster file: unexpected argument %q%s", command.CommandPath(), args[1],
 			helpHint(command))
 	case len(args) == 1 && command.Flags().Changed("filename"):
-		return fmt.Errorf("%q is a cluster file, and so is that of -f; give one of them", args[0])
+		return fmt.Errorf("specify the cluster file as the argument %q or with -f, not both", args[0])
 	case len(args) == 1:
 		f.path = args[0]
 	}
@@ -173,13 +174,13 @@ func (f *clusterFileFlags) takeArgument(command *cobra.Command, args []string) e
 func (f *clusterFileFlags) addFormatFlags(command *cobra.Command) {
 	f.addDefaultsFlag(command.Flags())
 	command.Flags().StringVar(&f.flavor, "flavor", clusterfile.DefaultFlavor,
-		"template for a cluster file: "+strings.Join(clusterfile.Flavors(), ", "))
+		"flavor of the manifests: "+strings.Join(clusterfile.Flavors(), ", "))
 	registerCompletion(command, "flavor", func(*cobra.Command) []string { return clusterfile.Flavors() })
 }
 
 func (f *clusterFileFlags) addDefaultsFlag(set *pflag.FlagSet) {
 	set.StringVar(&f.defaults, "defaults", clusterfile.DefaultsPath(),
-		"file with defaults for cluster files, in their format; empty for none")
+		"file with default values, in the format of a cluster file; empty for none")
 }
 
 // loadClusterFile reads the cluster file, and prints the problems in it. It returns errInvalid for an invalid file.

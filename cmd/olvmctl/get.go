@@ -30,7 +30,7 @@ func newGetCommand(s streams) *cobra.Command {
 	var f getFlags
 	command := &cobra.Command{
 		Use:   "get",
-		Short: "Get clusters or machines, or the kubeconfig of a cluster",
+		Short: "List clusters or machines, or print the kubeconfig of a cluster",
 		Example: `  olvmctl get clusters -A
   olvmctl get machines -n prod -o wide
   olvmctl get cluster prod -n prod -o json
@@ -91,8 +91,8 @@ func getKubeconfig(
 
 	content, err := kubeconfig.FromSecret(ctx, in.Client, client.ObjectKey{Namespace: in.Namespace, Name: name})
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("cluster %[1]s has no kubeconfig yet; its control plane is not initialised "+
-			"(olvmctl describe %[1]s -n %[2]s)", name, in.Namespace)
+		return fmt.Errorf("cluster %[1]s has no kubeconfig yet, because its control plane is not initialized; see "+
+			"olvmctl describe %[1]s -n %[2]s", name, in.Namespace)
 	} else if err != nil {
 		return fmt.Errorf("failed to get the kubeconfig: %w", err)
 	}
@@ -121,11 +121,12 @@ type getFlags struct {
 func (f *getFlags) addFlags(command *cobra.Command) {
 	f.managementFlags.addFlags(command)
 	set := command.Flags()
-	set.BoolVarP(&f.all, "all-namespaces", "A", false, "those of all namespaces")
-	set.StringVarP(&f.selector, "selector", "l", "", "those with these labels, such as -l key=value,other!=value")
-	set.BoolVarP(&f.watch, "watch", "w", false, "go on with what changes from now on")
-	set.BoolVar(&f.noHeaders, "no-headers", false, "print tables without their first line")
-	set.BoolVar(&f.showLabels, "show-labels", false, "print the labels as the last column of tables")
+	set.BoolVarP(&f.all, "all-namespaces", "A", false, "list objects in all namespaces")
+	set.StringVarP(&f.selector, "selector", "l", "",
+		"list objects with these labels, such as -l key=value,other!=value")
+	set.BoolVarP(&f.watch, "watch", "w", false, "watch for changes after listing the objects")
+	set.BoolVar(&f.noHeaders, "no-headers", false, "print tables without headers")
+	set.BoolVar(&f.showLabels, "show-labels", false, "print labels in the last column of tables")
 	f.output.addFlag(command, formatTable, formatWide, formatName)
 }
 
@@ -224,9 +225,9 @@ func listObjects[T any](ctx context.Context, s streams, f *getFlags, args []stri
 	case err != nil:
 		return fmt.Errorf("--selector: %w", err)
 	case len(names) > 0 && f.all:
-		return errors.New("a name is one of a namespace: give -n in place of -A, or no name")
+		return errors.New("cannot get an object by name in all namespaces; use -n instead of -A")
 	case len(names) > 0 && f.selector != "":
-		return errors.New("--selector: give names or a selector, not both")
+		return errors.New("specify either names or --selector, not both")
 	default:
 		g := &getting[T]{
 			getFlags: f, listing: what, s: s, names: names, of: client.MatchingLabelsSelector{Selector: selector},
@@ -343,10 +344,10 @@ func printList[T any](s streams, what, namespace string, output outputFlag, list
 func printNoneFound(s streams, what, namespace string) error {
 	where := ""
 	if namespace != "" {
-		where = " in namespace " + namespace + "; -A lists those of all"
+		where = " in namespace " + namespace + "; use -A to list all namespaces"
 	}
 
-	_, err := fmt.Fprintf(s.err, "there are no %s%s\n", what, where)
+	_, err := fmt.Fprintf(s.err, "no %s found%s\n", what, where)
 
 	return err
 }
@@ -364,7 +365,7 @@ func namespaceOf(in *mgmtcluster.Cluster, all bool) string {
 func warnOfManager(ctx context.Context, s streams, in *mgmtcluster.Cluster) {
 	trouble, err := in.ManagerTrouble(ctx)
 	if err != nil {
-		trouble = "whether a manager of this provider is alive is not known: " + err.Error()
+		trouble = "cannot determine whether a manager of this provider is running: " + err.Error()
 	}
 
 	if trouble != "" {

@@ -209,14 +209,14 @@ func (p *plane) testManager(t *testing.T) {
 		p.lease(12 * time.Minute)
 		code, _, problems := p.with(args...)
 		check.Equal(t, "exit code", code, 0)
-		check.Contains(t, args[0], problems, "no manager of this provider is alive: Lease default/"+version.LeaseName)
+		check.Contains(t, args[0], problems, "no manager of this provider is running: Lease default/"+version.LeaseName)
 		check.Contains(t, args[0], problems, "(12m ago)")
 		check.Contains(t, args[0], problems, "kubectl -n default describe pods -l control-plane=")
 
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: version.LeaseName}}
 		check.Error(t, p.api.Client.Delete(t.Context(), lease), "")
 		_, _, problems = p.with(args...)
-		check.Contains(t, args[0]+" without a Lease", problems, "no manager of this provider has run here yet")
+		check.Contains(t, args[0]+" without a Lease", problems, "no manager of this provider has run yet")
 	}
 
 	p.lease(0)
@@ -226,17 +226,17 @@ func (p *plane) testNames(t *testing.T) {
 	p.t = t
 
 	for args, want := range map[string]string{
-		"describe prod -n b":           "there is no Cluster prod in namespace b; there is a/prod: say so with -n a",
-		"describe none":                "there are a/later, a/prod, b/test: say which namespace with -n",
-		"get cluster prod -n b":        "there is a/prod: say so with -n a",
-		"scale prod --workers 1":       "there is a/prod: say so with -n a",
-		"get machine test-0 -n a":      "there is no Machine test-0 in namespace a; there is b/test-0",
-		"logs test-0 -n a":             "there is b/test-0: say so with -n b",
-		"get kubeconfig prod -n b":     "there is a/prod: say so with -n a",
-		"support-bundle prod -n b":     "there is a/prod: say so with -n a",
+		"describe prod -n b":           "Cluster prod not found in namespace b, but a/prod exists; use -n a",
+		"describe none":                "existing Clusters: a/later, a/prod, b/test; specify the namespace with -n",
+		"get cluster prod -n b":        "but a/prod exists; use -n a",
+		"scale prod --workers 1":       "but a/prod exists; use -n a",
+		"get machine test-0 -n a":      "Machine test-0 not found in namespace a, but b/test-0 exists",
+		"logs test-0 -n a":             "but b/test-0 exists; use -n b",
+		"get kubeconfig prod -n b":     "but a/prod exists; use -n a",
+		"support-bundle prod -n b":     "but a/prod exists; use -n a",
 		"get kubeconfig prod -n a":     "olvmctl describe prod -n a",
-		"get clusters --context other": p.kubeconfig + " has no such context (it has envtest",
-		"get clusters prod -A":         "give -n in place of -A",
+		"get clusters --context other": "no such context in " + p.kubeconfig + "; existing contexts: envtest",
+		"get clusters prod -A":         "use -n instead of -A",
 		"get clusters -l =":            "--selector",
 	} {
 		code, _, problems := p.with(strings.Fields(args)...)
@@ -293,14 +293,15 @@ func (p *plane) testNotInstalled(t *testing.T) {
 	}
 
 	p.removeKinds("infrastructure.cluster.x-k8s.io")
-	p.fail(everything, "Cluster API is installed in https://", "and the provider olvm is not; olvmctl start -f FILE")
+	p.fail(everything, "Cluster API is installed in https://",
+		"but the provider olvm is not; to install it, run olvmctl start -f FILE")
 
 	p.removeKinds("cluster.x-k8s.io")
-	p.fail(everything, "is not installed in https://", "(context ", "olvmctl start -f FILE installs it")
+	p.fail(everything, "is not installed in https://", "(context ", "to install it, run olvmctl start -f FILE")
 	p.fail([]string{"delete prod -y"}, "is not installed in https://")
 
 	p.api.Stop()
-	p.fail(everything[:2], "cannot be reached (", "check that it runs")
+	p.fail(everything[:2], "cannot reach https://", "check that it is running")
 }
 
 // fail expects commands to fail. One line of the output must contain all texts.

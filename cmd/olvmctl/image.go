@@ -25,7 +25,7 @@ type engineFlags struct {
 }
 
 func (f *engineFlags) addFlags(set *pflag.FlagSet) {
-	set.StringVarP(&f.file.path, "filename", "f", "", "cluster file, which has the values of the other flags")
+	set.StringVarP(&f.file.path, "filename", "f", "", "cluster file with defaults for the other flags")
 	f.file.addDefaultsFlag(set)
 	set.StringVar(&f.server, "server", "", "URL of the engine, such as https://engine.example.com/ovirt-engine")
 	f.access.addFlags(set)
@@ -62,10 +62,10 @@ func (f *engineFlags) completeConfig() (engine.Config, error) {
 
 	switch {
 	case config.URL == "":
-		return engine.Config{}, errors.New("which engine is not said; give --server, or a cluster file with -f")
+		return engine.Config{}, errors.New("the engine is missing; use --server, or specify a cluster file with -f")
 	case config.Username == "":
 		return engine.Config{}, errors.New(
-			"the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or give --credentials")
+			"the credentials of the engine are missing; set OLVM_USERNAME and OLVM_PASSWORD, or use --credentials")
 	}
 
 	return config, credentials.CheckServer(config.URL)
@@ -109,10 +109,9 @@ func newImageCommand(s streams) *cobra.Command {
 	f := &engineFlags{}
 	command := &cobra.Command{
 		Use:   "image",
-		Short: "Make images of nodes, and bring them to the engine",
-		Long: `image makes disk images, looks into them, uploads them, and makes templates of virtual machines
-from them. The credentials of the engine come from the environment variables OLVM_USERNAME and
-OLVM_PASSWORD; the rest from flags, or from a cluster file.`,
+		Short: "Create node images and upload them to the engine",
+		Long: `Create, check and upload disk images, and create VM templates from them. Set the credentials of the
+engine in OLVM_USERNAME and OLVM_PASSWORD. Other values come from flags, or from a cluster file.`,
 	}
 	f.addFlags(command.PersistentFlags())
 	command.AddCommand(newImageCheckCommand(s, f), newImageCreateCommand(s, f), newImageListCommand(s, f),

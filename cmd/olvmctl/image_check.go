@@ -14,14 +14,19 @@ func newImageCheckCommand(s streams, f *engineFlags) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Look into an image file, and say what nodes lack",
-		Long: `check looks into a qcow2 or raw file with guestfish (libguestfs), boots nothing and changes
-nothing. It says of each thing that nodes need what the image has, and what to do: kubeadm and kubelet
-of the version, a container runtime that starts, cloud-init or Ignition that finds the engine's config
-drive, keepalived with haproxy or podman, SELinux with its tools, the guest agent, and what machines
-must not share.
+		Short: "Check whether an image file has what nodes require",
+		Long: `Check the content of a qcow2 or raw file with guestfish (libguestfs), and print the result and the
+remedy of each check. The command neither boots nor changes the image. It checks:
 
-Exit codes: 0 nothing has to be mended, perhaps with warnings; 1 something has, or an error.`,
+- kubeadm and kubelet of the version
+- a container runtime that starts at boot
+- cloud-init or Ignition, and whether it reads the engine's config drive
+- keepalived, with haproxy or podman
+- SELinux and its tools
+- the guest agent
+- values that must differ between machines, such as the machine ID
+
+Exit codes: 0 if all checks pass, even with warnings; 1 if a check fails, or on an error.`,
 		Example: `  olvmctl image check ol9.qcow2 --version 1.36
   olvmctl image check ock-1.33.qcow2 -f cluster.yaml -o json`,
 		Args: oneArgument("FILE", "an image file"),
@@ -30,7 +35,7 @@ Exit codes: 0 nothing has to be mended, perhaps with warnings; 1 something has, 
 		},
 	}
 	command.Flags().StringVar(&version, "version", "",
-		"version of Kubernetes, with or without its patch (default that of the cluster file)")
+		"Kubernetes version, such as 1.36 or 1.36.1 (default: from the cluster file)")
 	output.addFlag(command, formatText)
 
 	return command

@@ -34,14 +34,14 @@ func TestAnImageFileIsCheckedWithoutBooting(t *testing.T) {
 	s := &site{t: t}
 	code, out, _ := s.run("", "image", "check", "node.qcow2", "-f", "cluster.yaml")
 	check.Equal(t, "exit code", code, 1)
-	check.Contains(t, "output", out, "failed   kubeadm      it has version 1.36.1, not 1.33.5\n"+
-		"                   -> install kubeadm 1.33.5, or ask for v1.36.1\n")
+	check.Contains(t, "output", out, "failed   kubeadm      version 1.36.1, not 1.33.5\n"+
+		"                   -> install kubeadm 1.33.5, or use version v1.36.1\n")
 	check.Contains(t, "output", out, "ok       system       ol 9.4\n")
 
 	code, out, _ = s.run("", "image", "check", "node.qcow2", "--version", "v1.36", "-o", "json")
 	check.Equal(t, "exit code", code, 1)
 	check.Contains(t, "output", out, `"message": "version 1.36.1"`)
-	check.Contains(t, "output", out, `"message": "there is no container runtime"`)
+	check.Contains(t, "output", out, `"message": "no container runtime is installed"`)
 
 	code, _, problems := s.run("", "image", "check", "other.qcow2")
 	check.Equal(t, "exit code", code, 1)

@@ -24,19 +24,19 @@ func newImageCreateCommand(s streams, f *engineFlags) *cobra.Command {
 	var o image.Options
 	command := &cobra.Command{
 		Use:   "create",
-		Short: "Make an image for the engine of a boot image of OCK",
-		Long: `create gets the boot image of OCK for a version of Kubernetes from Oracle's
-registry, and makes an image for the engine of it: Ignition reads the config drive
-(ignition.platform.id=openstack), the console is the engine's (tty0), and machines choose their own
-machine ID. It prints the name of the file. What comes next is image template --file.
+		Short: "Create a node image from an OCK boot image",
+		Long: `Download the OCK boot image for a Kubernetes version from Oracle's registry, and adapt it to the
+engine: Ignition reads the config drive (ignition.platform.id=openstack), the console is tty0, and
+each machine generates its own machine ID. The command prints the name of the file. The next step is
+olvmctl image template --file.
 
-For Oracle Cloud (--provider oci, or that of the cluster file), Ignition reads the instance's
-metadata (ignition.platform.id=oraclecloud), and the console stays the serial one. Cluster API
-Provider OCI cannot boot such an image with what the released bootstrap provider writes.
+For Oracle Cloud (--provider oci, or provider in the cluster file), Ignition reads the instance
+metadata (ignition.platform.id=oraclecloud), and the console remains serial. Cluster API Provider
+OCI cannot boot such an image with the user data of the released bootstrap provider.
 
-The registry of a cluster file is asked in place of Oracle's. A login is that of podman or docker; a
-proxy comes from HTTPS_PROXY and NO_PROXY. guestfish (libguestfs) edits the image. Where it fails,
-or is interrupted, nothing is left behind.`,
+A registry in the cluster file replaces Oracle's. The command uses the logins of podman and docker,
+and the proxy in HTTPS_PROXY and NO_PROXY. It edits the image with guestfish (libguestfs). After a
+failure or an interrupt, it removes incomplete files.`,
 		Example: `  olvmctl image create -f cluster.yaml
   olvmctl image create --version 1.33 --arch arm64 --kernel-arg console=ttyAMA0 --out ock-arm.qcow2
   olvmctl image create --from boot.qcow2 --out ock-1.33.qcow2
@@ -51,21 +51,21 @@ or is interrupted, nothing is left behind.`,
 		},
 	}
 	set := command.Flags()
-	set.StringVar(&version, "version", "", "version of Kubernetes, such as 1.33")
+	set.StringVar(&version, "version", "", "Kubernetes version, such as 1.33")
 	set.StringVar(
 		&o.From, "from", "",
-		"other image: the reference of a container image with a disk below disk/, a file of docker save with one, "+
-			"or a qcow2 or raw file",
+		"source image: a reference of a container image with a disk in disk/, an archive of docker save, or a "+
+			"qcow2 or raw file (default: Oracle's boot image)",
 	)
 	set.StringVar(&o.Arch, "arch", bootArchs[0], "architecture: "+strings.Join(bootArchs, " or "))
-	set.StringArrayVar(&o.Arguments.More, "kernel-arg", nil, "further argument of the kernel; can be repeated")
+	set.StringArrayVar(&o.Arguments.More, "kernel-arg", nil, "additional kernel argument; can be repeated")
 	set.StringVar(&o.Arguments.Platform, "ignition-platform", "openstack",
-		"where Ignition gets its configuration, as it spells it")
+		"Ignition platform, which is the source of its configuration")
 	set.StringVar(&provider, "provider", "",
-		"where the image boots: "+strings.Join(clusterfile.ProviderNames(), " or ")+
-			" (default that of the cluster file, and else olvm)")
-	set.StringVar(&o.Output, "out", "", "file to make (default ock-VERSION-ARCH.qcow2; needed with --from)")
-	set.BoolVar(&o.Force, "force", false, "replace a file that is there")
+		"provider of the machines: "+strings.Join(clusterfile.ProviderNames(), " or ")+
+			" (default: from the cluster file, or olvm)")
+	set.StringVar(&o.Output, "out", "", "output file (default ock-VERSION-ARCH.qcow2; required with --from)")
+	set.BoolVar(&o.Force, "force", false, "overwrite an existing file")
 	output.addFlag(command, formatText)
 	command.MarkFlagsMutuallyExclusive("version", "from")
 
@@ -75,7 +75,7 @@ or is interrupted, nothing is left behind.`,
 // chooseProvider sets provider-specific options: for the flag's provider, or else the cluster file's.
 func (f *engineFlags) chooseProvider(command *cobra.Command, provider string, o *image.Options) error {
 	if provider != "" && !slices.Contains(clusterfile.ProviderNames(), provider) {
-		return fmt.Errorf("--provider %q is not supported; write %s", provider,
+		return fmt.Errorf("--provider %q is not supported; use %s", provider,
 			strings.Join(clusterfile.ProviderNames(), " or "))
 	}
 
@@ -105,7 +105,7 @@ func (f *engineFlags) createImage(
 	ctx context.Context, s streams, version string, o image.Options, output outputFlag,
 ) error {
 	if !slices.Contains(bootArchs, o.Arch) {
-		return fmt.Errorf("--arch: %q is not known; write %s", o.Arch, strings.Join(bootArchs, " or "))
+		return fmt.Errorf("--arch %q is not supported; use %s", o.Arch, strings.Join(bootArchs, " or "))
 	}
 
 	switch {
@@ -117,7 +117,7 @@ func (f *engineFlags) createImage(
 
 		o.Output = cmp.Or(o.Output, imageName(tag, o))
 	case o.Output == "": // no version for the default name
-		return errors.New("--out: with --from, say which file to make")
+		return errors.New("--from requires --out")
 	}
 
 	o.Say = func(format string, args ...any) { _, _ = fmt.Fprintf(s.err, format+"\n", args...) }

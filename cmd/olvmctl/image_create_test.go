@@ -42,8 +42,8 @@ func TestImagesOfOCKAreMade(t *testing.T) {
 		t.Fatalf("exit code %d: %q, %s", code, out, problems)
 	}
 
-	for _, want := range []string{"looking for " + host + "/olcne/ock:1.33\n", "getting boot.qcow2: 3 of 3 MiB",
-		"editing the boot loader entries", "/loader.1/entries/ostree-1-ock.conf gets its arguments"} {
+	for _, want := range []string{"looking for " + host + "/olcne/ock:1.33\n", "downloading boot.qcow2: 3 of 3 MiB",
+		"editing the boot loader entries", "/loader.1/entries/ostree-1-ock.conf: setting the kernel arguments"} {
 		if !strings.Contains(problems, want) {
 			t.Errorf("no %q in\n%s", want, problems)
 		}
@@ -75,20 +75,20 @@ func TestImagesOfOCKAreMade(t *testing.T) {
 		args []string
 		want string
 	}{
-		"another provider": {[]string{"--provider", "aws"}, `--provider "aws" is not supported; write oci or olvm`},
-		"a second time": {[]string{"-f", "cluster.yaml"}, "there is a file ock-1.33-amd64.qcow2 " +
-			"already; choose another name, or replace it with --force"},
-		"a version of nobody": {[]string{"-f", "cluster.yaml", "--version", "1.99"}, "there is no image " +
-			host + "/olcne/ock:1.99 in the registry"},
+		"another provider": {[]string{"--provider", "aws"}, `--provider "aws" is not supported; use oci or olvm`},
+		"a second time": {[]string{"-f", "cluster.yaml"}, "ock-1.33-amd64.qcow2 " +
+			"already exists; use another name, or overwrite it with --force"},
+		"a version of nobody": {[]string{"-f", "cluster.yaml", "--version", "1.99"}, "image " +
+			host + "/olcne/ock:1.99 not found in the registry"},
 		"a version that is none": {[]string{"--version", "latest"},
-			`--version: "latest" is not a version of Kubernetes; write for example 1.33`},
+			`--version: invalid Kubernetes version "latest"; use for example 1.33`},
 		"an unknown architecture": {[]string{"--arch", "x86_64"},
-			`--arch: "x86_64" is not known; write amd64 or arm64`},
+			`--arch "x86_64" is not supported; use amd64 or arm64`},
 		"no name for another": {[]string{"--from", host + "/olcne/ock:1.33"},
-			"--out: with --from, say which file to make"},
+			"--from requires --out"},
 		"two sources":                      {[]string{"--from", "a", "--version", "1.33"}, "none of the others can be"},
-		"two arguments in one":             {[]string{"--kernel-arg", "a b"}, `"a b" is not one argument of a kernel`},
-		"a platform that is none":          {[]string{"--ignition-platform", ""}, `"" is not a platform of Ignition`},
+		"two arguments in one":             {[]string{"--kernel-arg", "a b"}, `"a b" is not a single kernel argument`},
+		"a platform that is none":          {[]string{"--ignition-platform", ""}, `invalid Ignition platform ""`},
 		"a cluster file that is not there": {[]string{"-f", "other.yaml"}, "other.yaml"},
 	} {
 		code, out, problems := s.run("", append([]string{"image", "create"}, test.args...)...)

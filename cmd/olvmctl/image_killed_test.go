@@ -70,7 +70,7 @@ func TestAnInterruptedTemplateLeavesNothing(t *testing.T) {
 				s.templateOf(image))
 			t.Log(said)
 			check.Contains(t, "said", said, "interrupted")
-			check.Contains(t, "said", said, "to go on, run it again: olvmctl image template --file "+image)
+			check.Contains(t, "said", said, "to resume, run: olvmctl image template --file "+image)
 			check.Equal(t, "left", s.leftovers(), "")
 
 			_, out, _ := s.run("", "image", "list", "--server", s.sim.URL(), "--ca-file", s.caFile)
@@ -97,10 +97,10 @@ func TestWhatAKilledTemplateLeavesGoesWithTheNextRun(t *testing.T) {
 
 			code, _, problems := s.run("", s.templateOf(image)...)
 			check.Equal(t, "left", s.leftovers(), "")
-			check.Contains(t, "said", problems, "which a run that was killed has left")
+			check.Contains(t, "said", problems, "left over from a killed run")
 
 			if code != 0 { // the engine had already created it
-				check.Contains(t, "said", problems, `there is a template "t29" already`)
+				check.Contains(t, "said", problems, `template "t29" already exists`)
 			}
 
 			_, out, _ := s.run("", "image", "list", "--server", s.sim.URL(), "--ca-file", s.caFile)
@@ -123,8 +123,8 @@ func TestWhatARunElsewhereLeavesIsNamed(t *testing.T) {
 
 	left := s.leftovers()
 	_, _, problems := s.run("", s.templateOf(image)...)
-	check.Contains(t, "said", problems, "VM "+s.sim.ListVMs()[0].Name+" is of another run for this template")
-	check.Contains(t, "said", problems, "disk t29 ("+s.sim.ListDisks()[0].ID+") is of another run for this template")
+	check.Contains(t, "said", problems, "VM "+s.sim.ListVMs()[0].Name+" belongs to another run for this template")
+	check.Contains(t, "said", problems, "disk t29 ("+s.sim.ListDisks()[0].ID+") belongs to another run for this template")
 	check.Contains(t, "said", problems, "delete it in the engine")
 	check.Equal(t, "left", s.leftovers(), left)
 }
@@ -139,7 +139,7 @@ var imageCommands = map[string]struct {
 	sample int
 }{
 	"upload":   {(*site).uploadOf, "disk node", "", 3},
-	"template": {(*site).templateOf, "", `there is a template "t29" already`, 0},
+	"template": {(*site).templateOf, "", `template "t29" already exists`, 0},
 }
 
 // TestAnImageCommandThatIsInterruptedGoesOn kills commands before and after each of their requests to the engine and to
@@ -178,7 +178,7 @@ func TestAnImageCommandThatIsInterruptedGoesOn(t *testing.T) {
 						t.Logf("at %s: exit code %d\n%s", g.what, code, said)
 
 						if code > 0 && g.signal == syscall.SIGINT && !g.again {
-							check.Contains(t, "what it says", said, "to go on, run it again: olvmctl image "+name)
+							check.Contains(t, "what it says", said, "to resume, run: olvmctl image "+name)
 						}
 
 						code, said = s.olvmctl(&writeGate{}, one.args(s.site, path)...)
@@ -199,7 +199,7 @@ func TestAnImageCommandThatIsInterruptedGoesOn(t *testing.T) {
 }
 
 // leftDisk is the message about the disk of a killed upload. Another client may use it, so a person decides.
-var leftDisk = regexp.MustCompile(`disk (\S+) is left from an upload that was broken off at its begin or its end; delete it`)
+var leftDisk = regexp.MustCompile(`disk (\S+) is left over from an upload interrupted at its start or end; delete it`)
 
 // deletesLeftDisk deletes the disk that a command asks to delete, and reports whether it does.
 func (s *stand) deletesLeftDisk(said string) bool {

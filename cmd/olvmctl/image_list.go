@@ -18,7 +18,7 @@ func newImageListCommand(s streams, f *engineFlags) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:     "list",
-		Short:   "List the templates of the engine, or of --data-center",
+		Short:   "List the VM templates in the engine",
 		Example: "  olvmctl image list --server https://engine.example.com/ovirt-engine --ca-file ca.pem",
 		Args:    noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {

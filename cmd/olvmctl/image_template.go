@@ -14,12 +14,12 @@ func newImageTemplateCommand(s streams, f *engineFlags) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "template",
-		Short: "Make a template of virtual machines from a disk, or from an image file",
-		Long: `template makes a template with Terraform (tfmodules/image): a virtual machine gets
-the disk, the template is made of it, and the virtual machine goes. With --file the image is
-uploaded first, and its disk goes, too: the template has a copy. A disk that had the image before
-stays. Where it fails, or is interrupted, nothing is left behind. What it leaves when it is
-killed is removed by the next image template on the same machine.`,
+		Short: "Create a VM template from a disk or an image file",
+		Long: `Create a VM template with Terraform (tfmodules/image): attach the disk to a temporary VM, create the
+template from this VM, and delete the VM. With --file, the command first uploads the image, and
+later deletes the uploaded disk, because the template has a copy. It keeps a disk that already
+contained the image. After a failure or an interrupt, it removes incomplete objects. If it is
+killed, the next image template on the same machine removes them.`,
 		Example: `  olvmctl image template --file ock-1.33.qcow2 -f cluster.yaml
   olvmctl image template --disk ol9 --name ol9-v1.36.1 \
     --cluster Default --os-type other_linux --server https://engine.example.com/ovirt-engine --ca-file ca.pem`,
@@ -37,7 +37,7 @@ killed is removed by the next image template on the same machine.`,
 	set.StringVar(&f.template.Cluster, "cluster", "", "name of the engine's cluster")
 	set.StringVar(&f.template.Path, "file", "", "image file to upload")
 	set.StringVar(&f.template.OSType, "os-type", desired.IgnitionOS,
-		"operating system as the engine spells it; other than "+desired.IgnitionOS+" for images with cloud-init")
+		"operating system type of the engine; other than "+desired.IgnitionOS+" for images with cloud-init")
 
 	return command
 }

@@ -81,7 +81,7 @@ func TestAnImageBecomesATemplate(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, problems)
 	}
 
-	for _, want := range []string{"uploading node.raw: 3 of 3 MiB", "making the template mine-1.36"} {
+	for _, want := range []string{"uploading node.raw: 3 of 3 MiB", "creating the template mine-1.36"} {
 		if !strings.Contains(problems, want) {
 			t.Errorf("no %q in\n%s", want, problems)
 		}
@@ -123,7 +123,7 @@ func TestAnImageBecomesATemplate(t *testing.T) {
 				"image", "template", "--file", path, "--name", "mine-1.36", "--cluster", "Default",
 				"--storage-domain", "olvm-data",
 			},
-			server...)...); code != 1 || !strings.Contains(problems, `there is a template "mine-1.36" already`) ||
+			server...)...); code != 1 || !strings.Contains(problems, `template "mine-1.36" already exists`) ||
 		s.leftovers() != "" {
 		t.Errorf("a second one: exit code %d: %s, left %s", code, problems, s.leftovers())
 	}
@@ -221,7 +221,7 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 		return strings.Count(methods, "PUT") == 3
 	})
 
-	if code, _, problems := s.run("", args...); code != 1 || !strings.Contains(problems, "is being uploaded already") {
+	if code, _, problems := s.run("", args...); code != 1 || !strings.Contains(problems, "another process is already uploading") {
 		t.Errorf("two at once: exit code %d: %s", code, problems)
 	}
 
@@ -233,7 +233,7 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 	s.sim.ClearFaults()
 	before, _ := puts()
 	code, id, problems := s.run("", args...)
-	if code != 0 || !strings.Contains(problems, "going on with an upload that was broken off: 24 MiB are there") {
+	if code != 0 || !strings.Contains(problems, "resuming an interrupted upload: 24 MiB already uploaded") {
 		t.Fatalf("exit code %d: %s", code, problems)
 	}
 
@@ -258,7 +258,7 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 	if code, _, problems := s.run(
 		"", "image", "template", "--file", path, "--name", "of-it", "--cluster", "Default", "--disk", "node",
 		"--storage-domain", "olvm-data", "--server", s.sim.URL(), "--ca-file", s.caFile,
-	); code != 0 || !strings.Contains(problems, "the disk node has the image already") ||
+	); code != 0 || !strings.Contains(problems, "the disk node already contains the image") ||
 		s.leftovers() != "disk node" {
 		t.Errorf("a template: exit code %d: %s, left %s", code, problems, s.leftovers())
 	}
@@ -269,7 +269,7 @@ func TestAnUploadThatWasKilledGoesOn(t *testing.T) {
 	}
 
 	if code, _, problems := s.run("", args...); code != 1 ||
-		!strings.Contains(problems, `there is a disk "node" already`) {
+		!strings.Contains(problems, `disk "node" already exists`) {
 		t.Errorf("another image: exit code %d: %s", code, problems)
 	}
 }
@@ -292,7 +292,7 @@ func TestTwoUploadsAtOnceMakeOneDisk(t *testing.T) {
 			command := newCommand(streams{out: io.Discard, err: &said})
 			command.SetArgs(args)
 			code := exitCode(command.ExecuteContext(t.Context()))
-			made <- code == 0 && !strings.Contains(said.String(), "has the image already")
+			made <- code == 0 && !strings.Contains(said.String(), "already contains the image")
 		}()
 	}
 
@@ -349,7 +349,7 @@ func TestAnUploadThatSomebodyElseEnds(t *testing.T) {
 
 	s.sim.ClearFaults()
 	said := wait.Receive(t, "the slow one ends", slow)
-	if !strings.HasPrefix(said, "exit code 0") || !strings.Contains(said, "the disk node has the image already") {
+	if !strings.HasPrefix(said, "exit code 0") || !strings.Contains(said, "the disk node already contains the image") {
 		t.Errorf("the slow one: %s", said)
 	}
 
@@ -419,13 +419,13 @@ func TestAFileThatIsNoDiskIsRefused(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct{ content, want string }{
-		"cluster.yaml":      {"name: prod\nprovider: olvm\n", "it is no disk of a node, for it has 512 bytes"},
-		"filesystem.img":    {strings.Repeat("\x00", 2<<20), "its first sector is no boot sector"},
+		"cluster.yaml":      {"name: prod\nprovider: olvm\n", "too small for the disk of a node (512 bytes)"},
+		"filesystem.img":    {strings.Repeat("\x00", 2<<20), "its first sector is not a boot sector"},
 		"broken.raw.gz":     {"\x1f\x8b\x08\x00 and nothing more", "failed to decompress"},
 		"broken.qcow2.xz":   {"\xfd7zXZ\x00 and nothing more", "failed to decompress"},
 		"nothing.raw.gz":    {empty.String(), "nothing.raw: the image is empty"},
 		"disk.vmdk":         {"KDMV" + strings.Repeat("\x00", 2<<20), "convert it with qemu-img convert -O qcow2"},
-		"ubuntu-server.iso": {strings.Repeat("\x00", 1<<20) + "CD001" + strings.Repeat("\x00", 1<<20), "no boot sector"},
+		"ubuntu-server.iso": {strings.Repeat("\x00", 1<<20) + "CD001" + strings.Repeat("\x00", 1<<20), "not a boot sector"},
 	} {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, []byte(test.content), 0o600); err != nil {
@@ -456,10 +456,10 @@ func TestImagesOfBadInput(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no engine":         {[]string{"image", "list"}, "give --server, or a cluster file with -f"},
-		"no storage domain": {append([]string{"image", "upload", path}, server...), "give --disk, --storage-domain"},
+		"no engine":         {[]string{"image", "list"}, "use --server, or specify a cluster file with -f"},
+		"no storage domain": {append([]string{"image", "upload", path}, server...), "missing --disk, --storage-domain; use these flags"},
 		"another checksum": {slices.Concat(whole, []string{"--sha256", strings.Repeat("0", 64)}),
-			"has the SHA-256 " + sum},
+			"has the SHA-256 checksum " + sum},
 		"too small": {slices.Concat(whole, []string{"--size", "1MB"}), `--size: "1MB" is less than 256MB`},
 		"a damaged image": {append([]string{"image", "upload", damaged, "--storage-domain", "olvm-data", "--disk",
 			"d"}, server...), "ends within its header"},
@@ -467,7 +467,7 @@ func TestImagesOfBadInput(t *testing.T) {
 			server...), `"none"`},
 		"a disk that is none": {append([]string{"image", "template", "--disk", "none", "--name", "x", "--cluster",
 			"Default"}, server...), `0 disks named "none"`},
-		"an unknown output": {append([]string{"image", "list", "-o", "xml"}, server...), "write table, wide, name, json or yaml"},
+		"an unknown output": {append([]string{"image", "list", "-o", "xml"}, server...), "use table, wide, name, json or yaml"},
 	} {
 		if code, _, problems := s.run("", test.args...); code != 1 || !strings.Contains(problems, test.want) {
 			t.Errorf("%s: exit code %d: %s", name, code, problems)

@@ -11,13 +11,15 @@ func newImageUploadCommand(s streams, f *engineFlags) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "upload FILE",
-		Short: "Make a disk of an image file",
-		Long: `upload makes a disk of a qcow2 or raw image; one that is compressed with gzip, xz, bzip2
-or zstd is decompressed first. The header of a qcow2 image and the boot sector of a raw one are
-checked, and the checksum of the file, where one is given. Parts that are lost on the way are sent again, and an
-upload that was killed, or lost its network, goes on where it was when it is started again within
-ten minutes; one that was killed in its first or last second names the disk to delete. Where it
-fails, or is interrupted, no disk is left behind. A disk that has the image already stays as it is.`,
+		Short: "Upload an image file as a disk",
+		Long: `Upload a qcow2 or raw image as a disk. The command decompresses gzip, xz, bzip2 and zstd. It checks
+the header of a qcow2 image, the boot sector of a raw image, and the checksum of --sha256. It sends
+lost parts again.
+
+If an upload is killed or loses its connection, run the command again within ten minutes to resume
+it. An upload killed in its first or last second cannot resume; the command then names the disk to
+delete. After a failure or an interrupt, the command deletes the incomplete disk. It keeps a disk
+that already contains the image.`,
 		Example: "  olvmctl image upload ock-1.33.qcow2 --server https://engine.example.com/ovirt-engine --ca-file " +
 			"ca.pem --storage-domain data --disk ock-1.33",
 		Args: oneArgument("FILE", "an image file"),
@@ -50,6 +52,6 @@ func printID(s streams, output outputFlag, id string) error {
 func (f *engineFlags) addUploadFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.template.StorageDomain, "storage-domain", "", "name of the storage domain of the disk")
 	set.StringVar(&f.template.Disk, "disk", "", "name of the disk")
-	set.StringVar(&f.template.Size, "size", "", "size to which the disk is grown, such as 50GB")
-	set.StringVar(&f.template.SHA256, "sha256", "", "SHA-256 of the image file, in hexadecimal")
+	set.StringVar(&f.template.Size, "size", "", "size of the disk, such as 50GB (default: the size of the image)")
+	set.StringVar(&f.template.SHA256, "sha256", "", "expected SHA-256 checksum of the image file, in hexadecimal")
 }

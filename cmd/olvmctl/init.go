@@ -15,8 +15,8 @@ import (
 
 // errNoTerminal ends a survey if there is no terminal.
 var errNoTerminal = errors.New(
-	"init asks questions on a terminal, and standard input and error are none; give the answers with " +
-		"--answers FILE (docs/user/init.md)",
+	"init requires a terminal on standard input and standard error; to run without one, use --answers FILE " +
+		"(docs/user/init.md)",
 )
 
 func newInitCommand(s streams) *cobra.Command {
@@ -26,24 +26,26 @@ func newInitCommand(s streams) *cobra.Command {
 	output := outputFlag{file: "--out"}
 	command := &cobra.Command{
 		Use:   "init [FILE]",
-		Short: "Ask for what a cluster file needs, and write it",
-		Long: `init asks for the engine, for names in it, and for the addresses and the size of a
-cluster. Choices are what the engine has, every answer is checked at once, and Shift+Tab goes back to
-the question before. The password in OLVM_PASSWORD is taken without a question. It writes the cluster
-file, and beside it the CA of the engine as NAME-ca.crt and a Secret with the credentials as
-NAME-credentials.yaml. Where it fails, or is interrupted, it writes nothing.
+		Short: "Create a cluster file from your answers to questions",
+		Long: `Ask for the engine, for objects in the engine, and for the addresses and the size of a cluster. The
+choices come from the engine, and the command checks each answer at once. Shift+Tab returns to the
+previous question. If OLVM_PASSWORD is set, the command does not ask for the password.
 
-With --answers it asks nothing: the file has a key for each question (docs/user/init.md). What it leaves
-out comes from OLVM_USERNAME and OLVM_PASSWORD, or is the default.
+The command writes the cluster file. In the same folder, it writes the engine's CA as NAME-ca.crt,
+and a Secret with the credentials as NAME-credentials.yaml. After a failure or an interrupt, it
+writes nothing.
 
-The questions are put by lines of text where ACCESSIBLE is set or TERM is dumb.`,
+With --answers, the command asks nothing. The file has a key for each question (docs/user/init.md).
+For omitted keys, the command uses OLVM_USERNAME, OLVM_PASSWORD and the defaults.
+
+If ACCESSIBLE is set or TERM is dumb, the questions are plain lines of text.`,
 		Example: `  olvmctl init prod.yaml
   OLVM_PASSWORD=... olvmctl init prod.yaml --answers answers.yaml`,
 		Args: atMostOne("FILE", "the cluster file to write"),
 		RunE: func(command *cobra.Command, args []string) error {
 			options.Defaults = file.defaults
 			if len(args) > 0 && command.Flags().Changed("out") {
-				return fmt.Errorf("%q is the file to write, and so is that of --out; give one of them", args[0])
+				return fmt.Errorf("specify the file to write as the argument %q or with --out, not both", args[0])
 			} else if len(args) > 0 {
 				options.Output = args[0]
 			}
@@ -53,10 +55,10 @@ The questions are put by lines of text where ACCESSIBLE is set or TERM is dumb.`
 	}
 	file.addDefaultsFlag(command.Flags())
 	command.Flags().StringVar(&options.Output, "out", "cluster.yaml",
-		"cluster file to write; the CA and the credentials go to its folder")
+		"cluster file to write; the CA and the credentials are written to the same folder")
 	output.addFlag(command, formatText)
-	command.Flags().BoolVar(&options.Force, "force", false, "overwrite files that exist")
-	command.Flags().StringVar(&answers, "answers", "", "file with the answers, in YAML")
+	command.Flags().BoolVar(&options.Force, "force", false, "overwrite existing files")
+	command.Flags().StringVar(&answers, "answers", "", "YAML file with the answers")
 
 	return command
 }
@@ -99,11 +101,11 @@ func printNext(out io.Writer, w *survey.Written) error {
 
 	for _, path := range []string{w.ClusterFile, w.CA, w.Credentials} {
 		if path != "" {
-			fmt.Fprintf(&text, "%s is written\n", path)
+			fmt.Fprintf(&text, "wrote %s\n", path)
 		}
 	}
 
-	fmt.Fprintf(&text, "\n%s has the password: keep it out of git.\nNext:\n\n", w.Credentials)
+	fmt.Fprintf(&text, "\n%s contains the password: do not commit it to git.\nNext steps:\n\n", w.Credentials)
 	file, credentials := shellword.QuoteWord(w.ClusterFile), shellword.QuoteWord(w.Credentials)
 
 	if w.NoTemplate {

@@ -429,35 +429,35 @@ func (b *bench) steps(until string) []step {
 	all := []step{
 		{prompt: "engine.example.com", text: b.answers["engine"]},
 		{prompt: "SHA-256  " + b.answers["caFingerprint"], answer: nothing},
-		{prompt: "Is it the same fingerprint?", answer: yes},
-		{prompt: "With its domain"},
+		{prompt: "Do the fingerprints match?", answer: yes},
+		{prompt: "User with domain"},
 		{prompt: "Password", answer: secret, text: b.sim.Password()},
-		{prompt: "The engine's", answer: pick, choice: 1},
-		{prompt: `Hosts of data center "Default"`, answer: pick, choice: 1},
-		{prompt: "Of which the machines are made", answer: pick, choice: 1},
-		{prompt: "for VMs, with a vNIC profile", answer: pick, choice: 1},
-		{prompt: `Of network "kvm-vlan"`, answer: pick, choice: 2},
-		{prompt: `For images, in data center "Default"`, answer: pick, choice: 2},
-		{prompt: "Small letters, digits and -", text: "Prod"},
-		{prompt: `"Prod" is not a name of a cluster`, answer: fix, text: "prod"},
-		{prompt: "as the template has it", text: "1.36.1"},
-		{prompt: "Of all machines", text: "10.96.30.0/24"},
+		{prompt: "Data center of the engine", answer: pick, choice: 1},
+		{prompt: `Cluster in data center "Default"`, answer: pick, choice: 1},
+		{prompt: "VM template of the machines", answer: pick, choice: 1},
+		{prompt: `with a vNIC profile`, answer: pick, choice: 1},
+		{prompt: `vNIC profile of network "kvm-vlan"`, answer: pick, choice: 2},
+		{prompt: `Storage domain for images in data center "Default"`, answer: pick, choice: 2},
+		{prompt: "Lower case letters, digits and hyphens", text: "Prod"},
+		{prompt: `invalid cluster name "Prod"`, answer: fix, text: "prod"},
+		{prompt: "Version in the VM template", text: "1.36.1"},
+		{prompt: "Subnet of all machines", text: "10.96.30.0/24"},
 		{prompt: "overlaps with 10.96", answer: fix, text: "10.20.30.0/24"},
-		{prompt: "Of the subnet", text: ""},
-		{prompt: "without one the machines know no names", text: "dns"},
-		{prompt: `"dns" is not an address`, answer: fix, text: "10.20.30.53, 10.20.30.54"},
-		{prompt: "that nothing else has", text: "10.20.31.5"},
+		{prompt: "Gateway of the subnet", text: ""},
+		{prompt: "empty only if the image configures DNS servers", text: "dns"},
+		{prompt: `invalid IP address "dns"`, answer: fix, text: "10.20.30.53, 10.20.30.54"},
+		{prompt: "Free address in the subnet, such as 10.20.30.5", text: "10.20.31.5"},
 		{prompt: "is not in the subnet 10.20.30.0/24", answer: fix, text: "10.20.30.5"},
 		{prompt: "for a node with ingress", text: "10.20.30.5"},
-		{prompt: "is virtualIp, too", answer: fix, text: "10.20.30.6"},
-		{prompt: "answer for names below prod.DOMAIN", text: "example"},
-		{prompt: "one more than machines: 10.20.30.10-10.20.30.19", text: "10.20.30.5-10.20.30.19"},
+		{prompt: "is the same as virtualIp", answer: fix, text: "10.20.30.6"},
+		{prompt: "Nodes resolve names in prod.DOMAIN", text: "example"},
+		{prompt: "one more than machines, such as 10.20.30.10-10.20.30.19", text: "10.20.30.5-10.20.30.19"},
 		{prompt: "is inside the machine ranges", answer: fix, text: "10.20.30.10-10.20.30.19"},
-		{prompt: "one more than machines: 10.20.30.100-10.20.30.149", text: "10.20.30.100-10.20.30.149"},
-		{prompt: "An odd number", text: "2"},
+		{prompt: "one more than machines, such as 10.20.30.100-10.20.30.149", text: "10.20.30.100-10.20.30.149"},
+		{prompt: "Number of machines; must be odd", text: "2"},
 		{prompt: "etcd needs an odd number", answer: fix, text: "3"},
-		{prompt: "How many", text: "0"},
-		{prompt: "not a number from 1 on", answer: fix, text: "2"},
+		{prompt: "Number of workers", text: "0"},
+		{prompt: "is not a positive integer", answer: fix, text: "2"},
 		{prompt: "Memory of a control plane machine"},
 		{prompt: "Cores of a control plane machine"},
 		{prompt: "Root disk of a control plane machine", text: "60GB"},
@@ -465,7 +465,7 @@ func (b *bench) steps(until string) []step {
 		{prompt: "Cores of a worker", text: "8"},
 		{prompt: "Root disk of a worker"},
 		{prompt: "Data disk of a worker", text: "200GB"},
-		{prompt: "empty for none", text: ownKey},
+		{prompt: "Public key of user ocne", text: ownKey},
 	}
 	for i, s := range all {
 		if s.prompt == until {
@@ -514,21 +514,21 @@ func TestInitGoesBack(t *testing.T) {
 		c := newTTY(t)
 		wait := c.start("init")
 
-		before := slices.Clone(b.steps("Of all machines"))
+		before := slices.Clone(b.steps("Subnet of all machines"))
 		c.answer(lines, before...)
 		c.answer(lines,
-			step{prompt: "Of all machines", answer: back},
-			step{prompt: "as the template has it", answer: back},
-			step{prompt: "Small letters, digits and -", answer: back},
-			step{prompt: `For images, in data center "Default"`, answer: back},
-			step{prompt: `Of network "kvm-vlan"`, answer: back},
-			step{prompt: "for VMs, with a vNIC profile", answer: pick, choice: 2},
-			step{prompt: "vNIC profile: ovirtmgmt, the only one", answer: nothing},
-			step{prompt: `For images, in data center "Default"`}, // as before
-			step{prompt: "Small letters, digits and -"},
-			step{prompt: "as the template has it"})
+			step{prompt: "Subnet of all machines", answer: back},
+			step{prompt: "Version in the VM template", answer: back},
+			step{prompt: "Lower case letters, digits and hyphens", answer: back},
+			step{prompt: `Storage domain for images in data center "Default"`, answer: back},
+			step{prompt: `vNIC profile of network "kvm-vlan"`, answer: back},
+			step{prompt: `with a vNIC profile`, answer: pick, choice: 2},
+			step{prompt: "vNIC profile: ovirtmgmt (the only choice)", answer: nothing},
+			step{prompt: `Storage domain for images in data center "Default"`}, // as before
+			step{prompt: "Lower case letters, digits and hyphens"},
+			step{prompt: "Version in the VM template"})
 
-		at := slices.IndexFunc(b.steps(""), func(s step) bool { return s.prompt == "Of all machines" })
+		at := slices.IndexFunc(b.steps(""), func(s step) bool { return s.prompt == "Subnet of all machines" })
 		c.answer(lines, b.steps("")[at:]...)
 		end := wait()
 		if end.code != 0 {
@@ -554,14 +554,14 @@ func TestInitTakesTheLoginOfTheEnvironment(t *testing.T) {
 			c := newTTY(t)
 			wait := c.startWith("init")
 			c.answer(true, b.steps("Password")...)
-			c.expect("Password: that of OLVM_PASSWORD")
+			c.expect("Password: taken from OLVM_PASSWORD")
 
 			if password != "" {
 				c.answer(true, step{prompt: `engine refuses user "admin@internal"`, answer: nothing},
 					step{prompt: "Password", answer: secret, text: b.sim.Password()})
 			}
 
-			at := slices.IndexFunc(b.steps(""), func(s step) bool { return s.prompt == "The engine's" })
+			at := slices.IndexFunc(b.steps(""), func(s step) bool { return s.prompt == "Data center of the engine" })
 			c.answer(true, b.steps("")[at:]...)
 			if end := wait(); end.code != 0 {
 				t.Errorf("exit code %d: %s", end.code, end.problems)
@@ -582,8 +582,7 @@ func TestInitOffersTheVersionOfTheTemplate(t *testing.T) {
 		t,
 		"what it says",
 		problems,
-		"kubernetesVersion: it is missing. With the patch, as the template has it; "+
-			"ock-1.36 is of 1.36",
+		"kubernetesVersion: required. Version in the VM template, with the patch version; ock-1.36 has version 1.36",
 	)
 
 	code, _, problems = b.run(
@@ -722,10 +721,10 @@ func TestANetworkWithOneProfileAsksForNone(t *testing.T) {
 
 		for _, s := range b.steps("") {
 			switch s.prompt {
-			case "for VMs, with a vNIC profile":
+			case `with a vNIC profile`:
 				s.choice = 2 // ovirtmgmt
-			case `Of network "kvm-vlan"`:
-				s = step{prompt: "vNIC profile: ovirtmgmt, the only one", answer: nothing}
+			case `vNIC profile of network "kvm-vlan"`:
+				s = step{prompt: "vNIC profile: ovirtmgmt (the only choice)", answer: nothing}
 			}
 
 			c.answer(lines, s)
@@ -774,16 +773,16 @@ func TestThreeWrongPasswords(t *testing.T) {
 		}
 
 		end := wait()
-		b.refused("three", end.code, end.problems, `engine refuses user "admin@internal"`, "3 tries")
+		b.refused("three", end.code, end.problems, `engine refuses user "admin@internal"`, "3 attempts")
 	})
 	t.Run("the third is right", func(t *testing.T) {
 		t.Setenv("TERM", "dumb")
 		b := newBench(t)
 		c := newTTY(t)
 		wait := c.start("init")
-		c.answer(true, b.steps("With its domain")...)
+		c.answer(true, b.steps("User with domain")...)
 		c.answer(true,
-			step{prompt: "With its domain", text: "nobody@internal"},
+			step{prompt: "User with domain", text: "nobody@internal"},
 			step{prompt: "Password", answer: secret, text: "wrong"},
 			step{prompt: "Password", answer: secret, text: "<"}, // another user
 			step{prompt: "User [nobody@internal]", text: "admin@internal"},
@@ -801,8 +800,8 @@ func TestAnEngineThatMayBeAnother(t *testing.T) {
 		b := newBench(t)
 		c := newTTY(t)
 		wait := c.start("init")
-		c.answer(lines, b.steps("Is it the same fingerprint?")...)
-		c.answer(lines, step{prompt: "Is it the same fingerprint?", answer: no})
+		c.answer(lines, b.steps("Do the fingerprints match?")...)
+		c.answer(lines, step{prompt: "Do the fingerprints match?", answer: no})
 		end := wait()
 		b.refused("the fingerprint is another", end.code, end.problems, "the engine's CA is not confirmed")
 	})
@@ -812,7 +811,7 @@ func TestAnEngineThatMayBeAnother(t *testing.T) {
 	b.refused("the file has another fingerprint", code, problems, "answers.yaml:2: caFingerprint: ",
 		b.answers["caFingerprint"], other)
 	code, _, problems = b.run("init", "--answers", b.file("caFingerprint", ""))
-	b.refused("the file has no fingerprint", code, problems, "answers.yaml: caFingerprint: it is missing",
+	b.refused("the file has no fingerprint", code, problems, "answers.yaml: caFingerprint: required",
 		b.answers["caFingerprint"], "CN=ovirtsim CA")
 	if len(b.sim.ListRequests()) == 0 ||
 		slices.ContainsFunc(
@@ -831,7 +830,7 @@ func TestAnEngineThatMayBeAnother(t *testing.T) {
 	code, _, problems = b.run("init", "--answers", b.file("engine", swapped.URL))
 	b.refused(
 		"the certificate is swapped", code, problems, "certificate is signed by an unknown authority",
-		"no password was sent",
+		"olvmctl has not sent the password",
 	)
 	if !slices.Equal(asked, []string{"GET /ovirt-engine/services/pki-resource"}) {
 		t.Errorf("it was asked for %q", asked)
@@ -922,12 +921,12 @@ func TestAProfileThatIsMissingHasTheUserAskedForAgain(t *testing.T) {
 
 	c := newTTY(t)
 	wait := c.start("init")
-	c.answer(true, b.steps("With its domain")...)
-	c.answer(true, step{prompt: "With its domain", text: "admin@ovirt"})
+	c.answer(true, b.steps("User with domain")...)
+	c.answer(true, step{prompt: "User with domain", text: "admin@ovirt"})
 	c.answer(true, step{prompt: "Password", answer: secret, text: b.sim.Password()})
 	c.expect("admin@ovirt@internalsso at an engine with Keycloak")
-	c.answer(true, step{prompt: "With its domain", text: "admin@ovirt@internalsso"})
-	c.expect("Password: that of the first try")
+	c.answer(true, step{prompt: "User with domain", text: "admin@ovirt@internalsso"})
+	c.expect("Password: taken from the first attempt")
 	c.expect("Data center")
 	c.send("\x04")
 	wait()
@@ -943,12 +942,12 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 	}{
 		"a key that is none": {
 			[]string{"datacenter", "Default"},
-			[]string{"answers.yaml:8: datacenter: there is no such key; did you mean dataCenter?"},
+			[]string{"answers.yaml:8: datacenter: unknown key; did you mean dataCenter?"},
 		},
 		"a value that is no text": {[]string{"name", "[a]"}, []string{"answers.yaml: ", "cannot unmarshal"}},
 		"no engine": {
 			[]string{"engine", ""},
-			[]string{"answers.yaml: engine: it is missing. Its name"},
+			[]string{"answers.yaml: engine: required. Host name"},
 		},
 		"an engine without TLS": {
 			[]string{"engine", "http://engine.example.com"},
@@ -956,7 +955,7 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 		},
 		"an engine that is not there": {
 			[]string{"engine", "127.0.0.1:1"},
-			[]string{"engine: engine cannot be reached", "correct its name"},
+			[]string{"engine: engine cannot be reached", "correct the name"},
 		},
 		"another server": {
 			[]string{"engine", b.sim.URL() + "/other"},
@@ -968,48 +967,48 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 		},
 		"no data center": {
 			[]string{"dataCenter", ""},
-			[]string{"answers.yaml: dataCenter: it is missing; there are Default, Lab"},
+			[]string{"answers.yaml: dataCenter: required; use one of Default, Lab"},
 		},
 		"no cluster": {
 			[]string{"cluster", ""},
-			[]string{"cluster: it is missing; there are Default, Edge"},
+			[]string{"cluster: required; use one of Default, Edge"},
 		},
 		"a cluster of another data center": {
 			[]string{"cluster", "Lab"},
-			[]string{`cluster: "Lab" is none of what there is: Default, Edge`},
+			[]string{`cluster: unsupported value "Lab"; use one of Default, Edge`},
 		},
 		"no template": {
 			[]string{"template", ""},
-			[]string{"template: it is missing; there are ock-1.36, ol9-k8s"},
+			[]string{"template: required; use one of ock-1.36, ol9-k8s"},
 		},
 		"a template of another cluster": {
 			[]string{"template", "edge-only"},
-			[]string{`template: "edge-only" is none of what there is: ock-1.36, ol9-k8s`},
+			[]string{`template: unsupported value "edge-only"; use one of ock-1.36, ol9-k8s`},
 		},
 		"no network": {
 			[]string{"network", ""},
-			[]string{"network: it is missing; there are kvm-vlan, ovirtmgmt"},
+			[]string{"network: required; use one of kvm-vlan, ovirtmgmt"},
 		},
 		"two profiles, and none": {
 			[]string{"vnicProfile", ""},
-			[]string{"vnicProfile: it is missing; there are fast, kvm-vlan"},
+			[]string{"vnicProfile: required; use one of fast, kvm-vlan"},
 		},
 		"one profile, and another": {
 			[]string{"network", "ovirtmgmt"},
-			[]string{`vnicProfile: "kvm-vlan" is none of what there is: ovirtmgmt`},
+			[]string{`vnicProfile: unsupported value "kvm-vlan"; use one of ovirtmgmt`},
 		},
 		"no storage domain": {
 			[]string{"storageDomain", ""},
-			[]string{"storageDomain: it is missing; there are olvm-data, olvm-data-2"},
+			[]string{"storageDomain: required; use one of olvm-data, olvm-data-2"},
 		},
-		"no name": {[]string{"name", ""}, []string{"name: it is missing."}},
+		"no name": {[]string{"name", ""}, []string{"name: required."}},
 		"a version of nobody's": {
 			[]string{"kubernetesVersion", "1.99"},
-			[]string{"kubernetesVersion: which patch of 1.99 is not known"},
+			[]string{"kubernetesVersion: 1.99 has no patch version"},
 		},
 		"no subnet": {
 			[]string{"subnet", ""},
-			[]string{"subnet: it is missing.", "10.20.30.0/24"},
+			[]string{"subnet: required.", "10.20.30.0/24"},
 		},
 		"a subnet that is none": {
 			[]string{"subnet", "10.20.30.0"},
@@ -1019,10 +1018,10 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 			[]string{"gateway", "10.20.31.1"},
 			[]string{`gateway: "10.20.31.1" is not an address of the subnet`},
 		},
-		"no endpoint": {[]string{"virtualIp", ""}, []string{"virtualIp: it is missing."}},
+		"no endpoint": {[]string{"virtualIp", ""}, []string{"virtualIp: required."}},
 		"an endpoint that is a name": {
 			[]string{"virtualIp", "api"},
-			[]string{`virtualIp: "api" is not an IP address`},
+			[]string{`virtualIp: invalid IP address "api"`},
 		},
 		"an ingress address of another subnet": {
 			[]string{"ingressVirtualIp", "10.20.31.6"},
@@ -1030,7 +1029,7 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 		},
 		"a base domain that is none": {
 			[]string{"baseDomain", "_.example"},
-			[]string{`baseDomain: "_.example" is not a domain`},
+			[]string{`baseDomain: invalid domain "_.example"`},
 		},
 		"ranges elsewhere": {
 			[]string{"controlPlaneAddresses", "10.20.31.10-10.20.31.19"},
@@ -1038,11 +1037,11 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 		},
 		"no ranges": {
 			[]string{"workerAddresses", ""},
-			[]string{"workerAddresses: it is missing."},
+			[]string{"workerAddresses: required."},
 		},
 		"more machines than addresses": {
 			[]string{"workerNodes", "51"},
-			[]string{"workerNodes: it has 50 addresses for 51 machines"},
+			[]string{"workerNodes: not enough addresses: 50 addresses for 51 machines"},
 		},
 		"an even control plane": {
 			[]string{"controlPlaneNodes", "4"},
@@ -1050,7 +1049,7 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 		},
 		"a number that is none": {
 			[]string{"workerCores", "many"},
-			[]string{`workerCores: "many" is not a number from 1 on`},
+			[]string{`workerCores: "many" is not a positive integer`},
 		},
 		"memory of nobody's": {
 			[]string{"controlPlaneMemory", "much"},
@@ -1062,11 +1061,11 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 		},
 		"a key of SSH that is none": {
 			[]string{"sshPublicKey", "ssh-ed25519 AAAA"},
-			[]string{"sshPublicKey: it is not a public key of SSH"},
+			[]string{"sshPublicKey: invalid SSH public key"},
 		},
 		"a file that is not there": {
 			[]string{"sshPublicKey", "none.pub"},
-			[]string{"sshPublicKey: open none.pub", "write the public key itself"},
+			[]string{"sshPublicKey: open none.pub", "enter the public key itself"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -1085,16 +1084,16 @@ func TestWhatIsWrongWithAnswers(t *testing.T) {
 
 	t.Setenv("OLVM_PASSWORD", "")
 	code, _, problems := b.run("init", "--answers", b.file())
-	b.refused("no password", code, problems, "answers.yaml: password: it is missing; set OLVM_PASSWORD")
+	b.refused("no password", code, problems, "answers.yaml: password: required; set it here, or in OLVM_PASSWORD")
 	code, _, problems = b.run("init", "--answers", "none.yaml")
 	b.refused("no file", code, problems, "--answers: open none.yaml")
 	code, _, problems = b.run("init", "--answers", b.file(), "--out", "none/cluster.yaml")
 	b.refused("no folder", code, problems, "--out: stat none")
 	code, _, problems = b.run("init")
-	b.refused("no terminal", code, problems, "asks questions on a terminal", "--answers FILE")
+	b.refused("no terminal", code, problems, "init requires a terminal", "--answers FILE")
 	t.Setenv("OCNE_DEFAULTS", b.file("name", ""))
 	code, _, problems = b.run("init", "--answers", b.file())
-	b.refused("defaults that are none", code, problems, "there is no such key")
+	b.refused("defaults that are none", code, problems, "unknown key")
 	if code, _, problems := b.run("init", "--answers", b.file("password", b.sim.Password()), "--defaults",
 		""); code != 0 {
 		t.Errorf("the password of the file: exit code %d: %s", code, problems)
@@ -1111,7 +1110,7 @@ func TestInitOverwritesNothing(t *testing.T) {
 
 		code, _, problems := b.run("init", "--answers", b.file())
 		if code != 1 ||
-			!strings.Contains(problems, name+" is there already; choose another name, or overwrite it with --force") ||
+			!strings.Contains(problems, name+" already exists; use another name, or overwrite it with --force") ||
 			!maps.Equal(b.written(), map[string]string{
 				name: "mine",
 			}) {
@@ -1133,13 +1132,13 @@ func TestInitOverwritesNothing(t *testing.T) {
 	}
 
 	code, _, problems := b.run("init", "--answers", b.file(), "--out", "prod-ca.crt")
-	b.refused("two files of one name", code, problems, "name: prod-ca.crt is the cluster file's name")
+	b.refused("two files of one name", code, problems, "name: prod-ca.crt is the name of the cluster file")
 	if err := os.Mkdir("cluster.yaml", 0o755); err != nil {
 		t.Fatal(err)
 	}
 
 	if code, _, problems := b.run("init", "--force", "--answers",
-		b.file()); code != 1 || !strings.Contains(problems, "cluster.yaml is there, and not a file") {
+		b.file()); code != 1 || !strings.Contains(problems, "cluster.yaml exists and is not a regular file") {
 		t.Errorf("exit code %d: %s", code, problems)
 	}
 }
@@ -1188,7 +1187,7 @@ func TestInitIsInterrupted(t *testing.T) {
 			c.until("a password that is hidden", func() bool { return c.settings().Lflag&unix.ECHO == 0 })
 			interrupt(c, command.Process)
 			code := wait()
-			c.expect("interrupted; nothing is written")
+			c.expect("interrupted; no files were written")
 			b.refused(name, code, c.text(), "interrupted")
 			if c.settings() != before {
 				t.Errorf("%s: the terminal was %+v, and is %+v", name, before, c.settings())
@@ -1200,11 +1199,11 @@ func TestInitIsInterrupted(t *testing.T) {
 		b := newBench(t)
 		c := newTTY(t)
 		wait := c.start("init")
-		c.answer(true, b.steps(`Hosts of data center "Default"`)...)
+		c.answer(true, b.steps(`Cluster in data center "Default"`)...)
 		c.expect("Enter a number between")
 		c.send("\x04")
 		end := wait()
-		b.refused("Ctrl-D", end.code, end.problems, "interrupted; nothing is written")
+		b.refused("Ctrl-D", end.code, end.problems, "interrupted; no files were written")
 	})
 }
 

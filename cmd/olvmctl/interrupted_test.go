@@ -615,7 +615,7 @@ func (i interruption) interrupt(t *testing.T, g *writeGate, then string) {
 		t.Logf("at %s: exit code %d\n%s", one.what, code, said)
 
 		if code > 0 && g.signal == syscall.SIGINT && !g.again {
-			check.Contains(t, "what it says", said, "to go on, run it again: olvmctl "+i.command(s)[0])
+			check.Contains(t, "what it says", said, "to resume, run: olvmctl "+i.command(s)[0])
 		}
 
 		if managers, _ := s.managers(); len(managers) > 1 {
@@ -641,7 +641,8 @@ func (i interruption) interrupt(t *testing.T, g *writeGate, then string) {
 // isOver reports whether the first command was complete, so the second one finds nothing to do. A complete deletion has
 // removed the kubeconfig that the second one names.
 func (i interruption) isOver(said string) bool {
-	return i.end != 0 && strings.Contains(said, "there is no Cluster") ||
+	return i.end != 0 && strings.Contains(said, " not found in namespace ") ||
+		i.end != 0 && strings.Contains(said, "no Cluster to move found") ||
 		i.end < 0 && strings.Contains(said, "no earlier command has deleted")
 }
 
@@ -657,7 +658,7 @@ func (s *stand) deletes(interrupted []string) {
 	}
 
 	if strings.Contains(said, "was interrupted") { // the error names the remedy
-		check.Contains(s.t, "what delete says", said, "run the command that has begun it again")
+		check.Contains(s.t, "what delete says", said, "run the same command again")
 		_, said := s.olvmctl(&writeGate{}, interrupted...)
 		s.t.Logf("the command again:\n%s", said)
 	}
@@ -705,7 +706,8 @@ func TestEachQuestionBeforeADeletionNamesTheClusterAndWhere(t *testing.T) {
 
 		for _, part := range []string{
 			s.name, "in namespace " + s.namespace + " of " + server,
-			"(context " + config.CurrentContext + " of " + s.kubeconfigs[0], "machine", "VM", "disk", "Type ", "give --yes",
+			"(context " + config.CurrentContext + " of " + s.kubeconfigs[0], "machine", "VM", "disk", "Type ",
+			"use --yes",
 		} {
 			check.Contains(t, name, said, part)
 		}

@@ -20,7 +20,7 @@ func newInventoryCommand(s streams) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:               "inventory [NAME]",
-		Short:             "List the pools of VMs that clusters claim machines from, or the VMs of one",
+		Short:             "List the inventories of existing VMs, or the VMs of one inventory",
 		Args:              atMostOne("NAME", "the name of an inventory"),
 		ValidArgsFunction: management.completeInventories,
 		RunE: func(command *cobra.Command, args []string) error {
@@ -34,7 +34,7 @@ func newInventoryCommand(s streams) *cobra.Command {
 	}
 	set := command.Flags()
 	management.addFlags(command)
-	set.BoolVarP(&all, "all-namespaces", "A", false, "the inventories of all namespaces")
+	set.BoolVarP(&all, "all-namespaces", "A", false, "list the inventories in all namespaces")
 	output.addFlag(command, formatTable, formatWide, formatName)
 
 	return command

@@ -48,7 +48,7 @@ func TestPlanOfMachinesOfAPool(t *testing.T) {
 
 	code, _, problems := s.run(manifests, "plan", "-f", "-", "--ca-file", s.caFile)
 	check.Equal(t, "exit code without the inventory", code, 1)
-	check.Contains(t, "problems", problems, "OLVMInventory default/lab is neither in the manifests")
+	check.Contains(t, "problems", problems, "OLVMInventory default/lab not found in the manifests")
 
 	manifests += fmt.Sprintf(pool, s.sim.URL())
 	code, out, problems := s.run(manifests, "plan", "-f", "-", "--ca-file", s.caFile)
@@ -108,7 +108,7 @@ func TestPlanOfAProvision(t *testing.T) {
 
 	code, _, problems := s.run(manifests+strings.SplitN(provision, "---", 2)[0], "plan", "-f", "-", "--ca-file", s.caFile)
 	check.Equal(t, "exit code without the template", code, 1)
-	check.Contains(t, "problems", problems, "spec.provision[0].machineTemplateName: OLVMMachineTemplate small is neither")
+	check.Contains(t, "problems", problems, "spec.provision[0].machineTemplateName: OLVMMachineTemplate small not found")
 
 	code, out, problems := s.run(manifests+provision, "plan", "-f", "-", "--ca-file", s.caFile, "-o", "json")
 	check.Equal(t, "exit code, after "+problems, code, 2)
@@ -138,7 +138,8 @@ func TestPlanOfAProvision(t *testing.T) {
 	check.Equal(t, "VMs", got, map[string]string{"lab-small-0": made + "0", "lab-small-1": made + "1"})
 
 	_, out, problems = s.run(manifests+provision, "plan", "-f", "-", "--ca-file", s.caFile)
-	check.Contains(t, "text, after "+problems, out, "default/lab-small-0 of OLVMInventory/lab (of no cluster, addresses: 10.0.0.60)")
+	check.Contains(t, "text, after "+problems, out,
+		"default/lab-small-0 of OLVMInventory/lab (no cluster, addresses: 10.0.0.60)")
 	check.Contains(t, "text", out, `+ mac             = "56:6f:00:00:01:00"`)
 	_, out, problems = s.run(manifests+provision, "plan", "-f", "-", "--offline")
 	check.Contains(t, "offline, after "+problems, out, "default/lab-small-1 of OLVMInventory/lab")

@@ -17,16 +17,17 @@ import (
 func newLocalCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "local",
-		Short: "Look after the management cluster that runs as processes of this machine",
-		Long: `local is about the management cluster that start makes where there is none: etcd,
-kube-apiserver, Cluster API and this provider, as processes of this machine that listen on loopback.
-What is in it is kept in $XDG_STATE_HOME/capolvm over restarts.
+		Short: "Start, stop or inspect the local management cluster",
+		Long: `Manage the local management cluster, which olvmctl start creates if there is no other management
+cluster. It consists of etcd, kube-apiserver, Cluster API and this provider. They run as processes
+on this machine, and listen on loopback. Their data in $XDG_STATE_HOME/capolvm survives restarts.
 
-Clusters that it manages run without it, but nothing looks after their machines while it is stopped.`,
+While it is stopped, the clusters that it manages keep running, but their machines are not
+reconciled.`,
 	}
 	local := mgmtcluster.LocalOfUser()
 	command.AddCommand(&cobra.Command{
-		Use: "serve", Short: "Run it in the foreground", Args: cobra.NoArgs, Hidden: true,
+		Use: "serve", Short: "Run the local management cluster in the foreground", Args: cobra.NoArgs, Hidden: true,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return local.Serve(command.Context(), []string{managerCommand}, func(format string, args ...any) {
 				_, _ = fmt.Fprintf(s.out, format+"\n", args...)
@@ -40,7 +41,7 @@ Clusters that it manages run without it, but nothing looks after their machines 
 func newLocalStartCommand(s streams, local mgmtcluster.Local) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
-		Use: "start", Short: "Start it", Args: cobra.NoArgs,
+		Use: "start", Short: "Start the local management cluster", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := lifecycle.StartLocal(command.Context(), progress.NewDisplay(s.err)); err != nil {
 				return err
@@ -62,11 +63,11 @@ func newLocalStartCommand(s streams, local mgmtcluster.Local) *cobra.Command {
 func newLocalStopCommand(s streams, local mgmtcluster.Local) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
-		Use: "stop", Short: "Stop it, and keep what is in it", Args: cobra.NoArgs,
+		Use: "stop", Short: "Stop the local management cluster, and keep its data", Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if local.PID() == 0 {
 				return output.printValue(s.out, outcome{Name: localName, Done: "unchanged"}, func() error {
-					_, err := fmt.Fprintln(s.out, "the local management cluster does not run")
+					_, err := fmt.Fprintln(s.out, "the local management cluster is not running")
 					return err
 				})
 			}
@@ -93,11 +94,11 @@ func newLocalStatusCommand(s streams, local mgmtcluster.Local) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "Say whether it runs, what is in it, its age, versions and sizes",
-		Long: `status says whether the local management cluster runs, what is in it, its age, versions and sizes.
-With -o name it prints its name if there is one.
+		Short: "Show the status of the local management cluster",
+		Long: `Show whether the local management cluster is running, its clusters, its age, its versions and its
+size. With -o name, the command prints its name, or nothing if it does not exist.
 
-Exit codes: 0; 1 if it has ended although nobody stopped it, or an error.`,
+Exit codes: 0 on success; 1 if it has exited without being stopped, or on an error.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return showLocalStatus(command.Context(), s, local, output)

@@ -25,18 +25,18 @@ func newLogsCommand(s streams) *cobra.Command {
 	var f logsFlags
 	command := &cobra.Command{
 		Use:   "logs MACHINE",
-		Short: "Show the Terraform runs of a machine, and what else happened to it",
-		Long: `logs shows the events of a Machine and its OLVMMachine in their order: runs with
-what they changed, or why they failed, and what the conditions went through. The API server keeps
-events for an hour; the last run is kept with the machine, and is shown always.
+		Short: "Show the events, conditions and Terraform runs of a machine",
+		Long: `Show the events of a Machine and its OLVMMachine in order of time. They include Terraform runs, with
+their changes or errors, and transitions of conditions. The API server keeps events for an hour. The
+command always shows the last run, because the OLVMMachine records it.
 
-With --manager the lines of the manager's log about the machine are among them.`,
+With --manager, the output includes lines about the machine from the manager's log.`,
 		Example:           "  olvmctl logs prod-md-0-x7k2p-9qwzt -n prod --follow",
 		Args:              requireName("MACHINE", "the name of a Machine", machineWords),
 		ValidArgsFunction: f.completeMachines,
 		RunE: func(command *cobra.Command, args []string) error {
 			if f.follow && !f.output.isForPeople() {
-				return errors.New("--follow: its output is text; omit -o " + f.output.format)
+				return errors.New("--follow supports only text output; omit -o " + f.output.format)
 			}
 
 			return f.printLogs(command.Context(), s, nameOf(args, machineWords))
@@ -44,8 +44,8 @@ With --manager the lines of the manager's log about the machine are among them.`
 	}
 	set := command.Flags()
 	f.addFlags(command)
-	set.BoolVarP(&f.follow, "follow", "f", false, "go on with what happens from now on")
-	set.BoolVar(&f.manager, "manager", false, "show the lines of the manager's log about the machine, too")
+	set.BoolVarP(&f.follow, "follow", "f", false, "stream new entries")
+	set.BoolVar(&f.manager, "manager", false, "include lines about the machine from the manager's log")
 	f.output.addFlag(command, formatText)
 
 	return command
@@ -73,7 +73,8 @@ func (f *logsFlags) printLogs(ctx context.Context, s streams, name string) error
 	}
 
 	if len(entries) == 0 {
-		_, _ = fmt.Fprintf(s.err, "there are no events of %s yet; olvmctl describe %s -n %s shows what it waits for\n",
+		_, _ = fmt.Fprintf(s.err,
+			"no events found for %s; to see what it is waiting for, run olvmctl describe %s -n %s\n",
 			name, cmp.Or(machine.Labels[clusterv1.ClusterNameLabel], "CLUSTER"), in.Namespace)
 	}
 

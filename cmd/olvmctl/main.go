@@ -61,8 +61,8 @@ func main() {
 const patience = 2 * time.Second
 
 // endsSafely is the message if an interrupted command is still running.
-const endsSafely = "olvmctl: interrupted; it ends what it is doing, and removes what it may not leave. " +
-	"Another Ctrl-C ends it at once"
+const endsSafely = "olvmctl: interrupted; finishing the current step and cleaning up. Press Ctrl-C again to exit " +
+	"at once"
 
 // resumable lists the commands that continue when the user runs them again.
 var resumable = []string{
@@ -82,7 +82,7 @@ func resumeHint(command string, arguments []string) string {
 		line += " " + shellword.QuoteWord(argument)
 	}
 
-	return "olvmctl: to go on, run it again: " + plaintext.Printable(line) + "\n"
+	return "olvmctl: to resume, run: " + plaintext.Printable(line) + "\n"
 }
 
 // markInterrupted marks an error as an interrupt if a signal has caused it.

@@ -31,12 +31,14 @@ func TestAnInterruptedCommandSaysHowToGoOn(t *testing.T) {
 		arguments []string
 		want      string
 	}{
-		"olvmctl start": {[]string{"start", "-f", "my cluster.yaml"}, "olvmctl: to go on, run it again: olvmctl start -f 'my cluster.yaml'\n"},
+		"olvmctl start": {[]string{"start", "-f", "my cluster.yaml"},
+			"olvmctl: to resume, run: olvmctl start -f 'my cluster.yaml'\n"},
 		"olvmctl local start": {
-			[]string{"local", "start"}, "olvmctl: to go on, run it again: olvmctl local start\n",
+			[]string{"local", "start"}, "olvmctl: to resume, run: olvmctl local start\n",
 		},
-		"olvmctl delete": {[]string{"delete", "it's", "$HOME", ""}, "olvmctl: to go on, run it again: olvmctl delete 'it'\\''s' '$HOME' ''\n"},
-		"olvmctl plan":   {[]string{"plan", "x"}, ""},
+		"olvmctl delete": {[]string{"delete", "it's", "$HOME", ""},
+			"olvmctl: to resume, run: olvmctl delete 'it'\\''s' '$HOME' ''\n"},
+		"olvmctl plan": {[]string{"plan", "x"}, ""},
 	} {
 		check.Equal(t, command, resumeHint(command, test.arguments), test.want)
 	}
@@ -56,7 +58,7 @@ func TestEachResumableCommandExists(t *testing.T) {
 func TestErrorsAfterAnInterrupt(t *testing.T) {
 	interruptedContext, cancel := context.WithCancel(t.Context())
 	cancel()
-	waited := fmt.Errorf("%w; it waited for this: no machines", progress.ErrInterrupted)
+	waited := fmt.Errorf("%w while waiting: no machines", progress.ErrInterrupted)
 
 	for name, test := range map[string]struct {
 		ctx  context.Context

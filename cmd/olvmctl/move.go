@@ -14,10 +14,9 @@ func newMoveCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "move --to-kubeconfig FILE",
 		Short: "Move the clusters of a namespace to another management cluster",
-		Long: `move installs Cluster API and its providers into the other management cluster, where
-they are missing, and moves all clusters of the namespace there, with their Terraform states and
-credentials. The engine notices nothing: no VM is made, restarted or deleted. A move that was
-interrupted goes on when it is started again.
+		Long: `Move all clusters of a namespace to another management cluster, with their Terraform states and
+credentials. If Cluster API or its providers are missing there, the command installs them. It does
+not create, restart or delete any VM. To resume an interrupted move, run the command again.
 
 To make a cluster manage itself, move it to its own kubeconfig.`,
 		Example: `  olvmctl move -n prod --to-kubeconfig other.kubeconfig
@@ -38,8 +37,8 @@ To make a cluster manage itself, move it to its own kubeconfig.`,
 	from.addFlags(command)
 	output.addFlag(command, formatText)
 	from.addProviderFlags(set)
-	set.StringVar(&to.Context, "to-context", "", "context of --to-kubeconfig; empty means its current one")
-	set.StringVar(&to.Kubeconfig, "to-kubeconfig", "", "kubeconfig of the management cluster to move to")
+	set.StringVar(&to.Context, "to-context", "", "context in --to-kubeconfig (default: its current context)")
+	set.StringVar(&to.Kubeconfig, "to-kubeconfig", "", "kubeconfig of the target management cluster")
 	_ = command.MarkFlagRequired("to-kubeconfig")
 
 	return command

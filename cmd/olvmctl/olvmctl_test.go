@@ -180,13 +180,13 @@ func TestPlanOfNetworks(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ yaml, want, code string }{
 		"a pool": {"addressesFromPools: [{apiGroup: ipam.cluster.x-k8s.io, kind: " +
-			"InClusterIPPool, name: nodes}]\n", "addresses: one of InClusterIPPool nodes)",
+			"InClusterIPPool, name: nodes}]\n", "addresses: from InClusterIPPool nodes)",
 			`(known after apply)`},
-		"DHCP": {"ipv4: {dhcp: true}\n", "addresses: IPv4 of the network's choice for enp1s0)",
+		"DHCP": {"ipv4: {dhcp: true}\n", "addresses: dynamic IPv4 on enp1s0)",
 			`boot_protocol = "dhcp"`},
 		"two kinds": {"ipv4: {subnet: 127.20.30.0/24, ipAddresses: [127.20.30.7-127.20.30.8]}\n          " +
 			"ipv6: {autoConf: true}\n",
-			"; 127.20.30.8, IPv6 of the network's choice for enp1s0)", `"127.20.30.7"`},
+			"; 127.20.30.8, dynamic IPv6 on enp1s0)", `"127.20.30.7"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, problems := s.run(network(test.yaml), "plan", "-f", "-", "--ca-file", s.caFile)
@@ -252,7 +252,7 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 				"5 machines",
 				"3 hosts",
 				"demo-md-0-3, demo-md-0-4",
-				"lower the replicas",
+				"reduce the replicas",
 			},
 		},
 		"no CA": {s.manifests, []string{}, []string{"caConfigMap", "--ca-file"}},
@@ -277,7 +277,7 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 		"a Secret without a kind": {
 			s.manifests + "\n---\napiVersion: v1\nstringData: {password: hunter2}\n",
 			[]string{"--offline"},
-			[]string{"standard input: document ", ": kind: it is missing"},
+			[]string{"standard input: document ", ": kind: required"},
 		},
 		"an unknown output": {
 			s.manifests,
@@ -522,7 +522,7 @@ func TestWhatIsWrongWithAClusterFileIsSaidAtOnce(t *testing.T) {
 		"without the engine": {
 			[]string{"virtualIp: 10.20.30.5", "virtualIp: 10.20.30.12", "workerNodes: 2", "workernodes: 2"},
 			[]string{"validate"},
-			[]string{"workernodes: there is no such key; did you mean workerNodes?",
+			[]string{"workernodes: unknown key; did you mean workerNodes?",
 				"10.20.30.12 is inside the machine ranges"},
 		},
 		"a template that the engine does not have": {
@@ -544,12 +544,12 @@ func TestWhatIsWrongWithAClusterFileIsSaidAtOnce(t *testing.T) {
 		"for a plan": {
 			[]string{"virtualIp: 10.20.30.5", "virtualIp: api"},
 			[]string{"plan"},
-			[]string{`virtualIp: "api" is not an IP address`},
+			[]string{`virtualIp: invalid IP address "api"`},
 		},
 		"for a template": {
 			[]string{"Default", `""`},
 			[]string{"template"},
-			[]string{"olvmDatacenterName: it is required", "controlPlaneMachine.olvmOvirtClusterName: it is required"},
+			[]string{"olvmDatacenterName: required", "controlPlaneMachine.olvmOvirtClusterName: required"},
 		},
 		"for JSON": {
 			[]string{"virtualIp: 10.20.30.5", "virtualIp: api"},
@@ -566,7 +566,7 @@ func TestWhatIsWrongWithAClusterFileIsSaidAtOnce(t *testing.T) {
 	}
 
 	code, _, problems := s.run(s.manifests, "plan", "-f", s.clusterFile(), "-f", "-")
-	if code != 1 || !strings.Contains(problems, "give nothing beside it") {
+	if code != 1 || !strings.Contains(problems, "omit the other arguments") {
 		t.Errorf("manifests beside a cluster file: %d, %s", code, problems)
 	}
 }
@@ -583,7 +583,7 @@ func TestRemediesOfAClusterFileNameNoSecret(t *testing.T) {
 		want     string
 	}{
 		"no credentials": {
-			want: "the credentials of the engine: they are not there; give OLVM_USERNAME and OLVM_PASSWORD",
+			want: "the credentials of the engine: missing; set OLVM_USERNAME and OLVM_PASSWORD",
 		},
 		"a wrong password": {
 			password: "wrong",
@@ -643,12 +643,12 @@ func TestAPlanWithoutAnEngine(t *testing.T) {
 	s.sim.Close()
 	code, out, problems := s.run(s.manifests, "plan", "-f", "-", "--offline")
 	if code != 0 || !strings.Contains(out, "A VM of template ol9-k8s in cluster Default, with 16GB of memory and ") ||
-		!strings.Contains(out, "Compared with nothing (--offline); what would change is not known.") {
+		!strings.Contains(out, "Not compared with a management cluster or an engine (--offline); the changes are unknown.") {
 		t.Errorf("exit code %d: %s\n%s", code, problems, out)
 	}
 
 	if code, _, problems := s.run("", "plan"); code != 1 ||
-		!strings.Contains(problems, "give manifests or a cluster file with -f") {
+		!strings.Contains(problems, "specify manifests or a cluster file with -f") {
 		t.Errorf("nothing to plan: %d, %s", code, problems)
 	}
 
@@ -764,8 +764,8 @@ func TestAddressesThatOtherVMsHave(t *testing.T) {
 
 	code, out, problems := s.run("", "validate", "-f", s.clusterFile(), "--engine")
 	check.Equal(t, "exit code, after "+problems, code, 1)
-	check.Contains(t, "out", out, "network of KubeadmControlPlane/demo-control-plane: 10.20.30.15 is an address of VM old")
-	check.Contains(t, "out", out, "the control plane endpoint of OLVMCluster demo: 10.20.30.5 is an address of VM holder")
+	check.Contains(t, "out", out, "network of KubeadmControlPlane/demo-control-plane: 10.20.30.15 is in use by VM old")
+	check.Contains(t, "out", out, "the control plane endpoint of OLVMCluster demo: 10.20.30.5 is in use by VM holder")
 	check.Lacks(t, "out", out, "apart")
 	check.Lacks(t, "out", out, "own,")
 }

@@ -45,7 +45,7 @@ func (f *outputFlag) addFlag(command *cobra.Command, formats ...string) {
 	}
 
 	f.format = f.formats[0]
-	command.Flags().VarP(f, "output", "o", "format of the output: "+joinWithOr(f.formats))
+	command.Flags().VarP(f, "output", "o", "output format: "+joinWithOr(f.formats))
 	registerCompletion(command, "output", func(*cobra.Command) []string { return f.formats })
 }
 
@@ -95,9 +95,9 @@ type formatError struct {
 }
 
 func (e *formatError) Error() string {
-	out := fmt.Sprintf("-o %s is not known; write %s", e.Format, joinWithOr(e.Formats))
+	out := fmt.Sprintf("-o %s is not supported; use %s", e.Format, joinWithOr(e.Formats))
 	if e.File != "" {
-		out += fmt.Sprintf(", and the file with %s %s", e.File, e.Format)
+		out += fmt.Sprintf("; to write to a file, use %s %s", e.File, e.Format)
 	}
 
 	return out

@@ -32,40 +32,43 @@ func newPlanCommand(s streams) *cobra.Command {
 	var p planFlags
 	command := &cobra.Command{
 		Use:   "plan FILE|DIR|-... | -k DIR | --kubeconfig FILE",
-		Short: "Show what manifests would change, as Terraform plans",
-		Long: `plan resolves the names of the manifests against the engine and runs a real
-Terraform plan for each machine that they ask for. Replicas are expanded. A machine whose VM exists
-is compared with it.
+		Short: "Show the changes that manifests would make, as Terraform plans",
+		Long: `Resolve the names in the manifests against the engine, and run a Terraform plan for each machine.
+The command expands replicas, and compares each existing VM with its machine.
 
-With --kubeconfig the manifests are compared with what a management cluster has: a rollout is shown
-as one, with the machines that it replaces and why. Without -f that is the state of the management
-cluster itself, and shows drift alone. The plans begin with the Terraform states of the machines, as
-those of the controllers do, where you may read their Secrets.
+With --kubeconfig, the command compares the manifests with the objects in a management cluster. It
+shows which machines a rollout would replace, and why. Without -f, it shows only the drift of the
+machines in the management cluster. If you may read their Secrets, the plans start from the
+Terraform states of the machines, as in the controllers.
 
-What a GitOps tool would prune is part of the plan: if labels of the live objects name the tool, everything else that
-it has applied and the manifests do not have is deleted, with its machines, VMs and disks. --prune looks at all objects
-of the namespaces instead. A line says whether deletions were looked at.
+The plan includes objects that a GitOps tool would prune. If labels of the live objects name the
+tool, the plan deletes all other objects applied by this tool that are not in the manifests, with
+their machines, VMs and disks. With --prune, it considers all objects in the namespaces instead. The
+output shows whether the plan includes deletions.
 
-The API server of --kubeconfig is asked in a dry run what it would refuse, if you may write there; otherwise the CRDs of
-this release say it. A line tells which.
+If you may write to the management cluster, its API server validates the manifests in a dry run.
+Otherwise, the command validates them with CRDs. The output shows the method.
 
-With --offline no engine is asked and no Terraform run: machines are listed with their sizes and addresses.
+With --offline, the command contacts no engine and runs no Terraform. It lists the machines with
+their sizes and addresses.
 
 ` + credentialsHelp + `
 
-A machine that cannot be made as it is asked for is listed with the reason, and the others are planned.
+If a machine cannot be created, the output lists it with the reason, and the command plans the
+others.
 
 The last line counts machines: Plan: 3 to create, 1 to update, 2 to replace, 4 to destroy.
 
-Exit codes: 0 nothing would change, 2 something would change, 1 error, or a machine is refused.`,
+Exit codes: 0 if nothing would change; 2 if something would change; 1 if a machine is refused, or on
+an error.`,
 		Example: `  olvmctl plan -f clusters/
   kustomize build . | olvmctl plan -f - -o json
   olvmctl plan -f clusters/ --kubeconfig management.kubeconfig -o markdown >plan.md`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if len(p.files)+len(p.kustomizations) == 0 && !p.management.isGiven() {
 				return errors.New(
-					"there is nothing to plan; give manifests or a cluster file with -f, or a management " +
-						"cluster with --kubeconfig",
+					"nothing to plan; specify manifests or a cluster file with -f, or a management cluster with " +
+						"--kubeconfig",
 				)
 			}
 
@@ -83,16 +86,16 @@ func (p *planFlags) addPlanFlags(command *cobra.Command) {
 	p.addFlags(command)
 	p.output.addFlag(command, formatText, formatMarkdown)
 	command.Flags().StringVar(&p.link, "link", "",
-		"where the whole plan is, such as the log of a job: for -o markdown, which has no more than a comment holds")
-	command.Flags().BoolVar(&p.offline, "offline", false, "ask no engine and run no Terraform")
+		"URL of the full plan, such as the log of a job, for -o markdown, which is cut to the size of a comment")
+	command.Flags().BoolVar(&p.offline, "offline", false, "do not contact an engine or run Terraform")
 	command.Flags().BoolVar(&p.prune, "prune", false,
-		"list what the management cluster has and the manifests have not, and what goes with it (default: if a GitOps "+
-			"tool has applied what the manifests have)")
+		"plan the deletion of objects that are not in the manifests (default: of objects applied by the GitOps "+
+			"tool that has applied the manifests)")
 	p.management.addFlags(command)
 	command.Flags().Lookup("kubeconfig").Usage = "kubeconfig of the management cluster to compare with"
-	command.Flags().Lookup("context").Usage = "context of the management cluster to compare with, in the kubeconfig"
+	command.Flags().Lookup("context").Usage = "context in the kubeconfig of the management cluster to compare with"
 	command.Flags().Lookup("namespace").Usage =
-		"namespace of the management cluster to compare with; empty means those of the manifests, or all"
+		"namespace in the management cluster to compare with (default: those of the manifests, or all)"
 }
 
 func (p *planFlags) runPlan(ctx context.Context, s streams) error {

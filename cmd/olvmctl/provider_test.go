@@ -48,13 +48,13 @@ func TestAProviderStandsForAClusterFile(t *testing.T) {
 		arguments []string
 		says      string
 	}{
-		"a provider of nobody's": {[]string{"--provider", "vsphere"}, `--provider "vsphere" is not supported; write oci or olvm`},
+		"a provider of nobody's": {[]string{"--provider", "vsphere"}, `--provider "vsphere" is not supported; use oci or olvm`},
 		"a file, too": {[]string{"cluster.yaml", "--provider", "olvm"},
-			"--provider is in place of a cluster file; write the provider in cluster.yaml"},
+			"--provider replaces a cluster file; omit --provider and set provider in cluster.yaml"},
 		"no defaults": {[]string{"--provider", "oci", "--defaults", ""},
-			"--provider oci: providers.oci.compartment: it is required"},
+			"--provider oci: providers.oci.compartment: required"},
 		"defaults that are not enough": {[]string{"--provider", "oci", "--defaults", defaults},
-			defaults + ": providers.oci.compartment: it is required"},
+			defaults + ": providers.oci.compartment: required"},
 	} {
 		for _, command := range []string{"template", "start"} {
 			code, _, problems := b.run(append([]string{command}, c.arguments...)...)

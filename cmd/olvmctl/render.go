@@ -18,13 +18,14 @@ func newRenderCommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "render FILE|DIR|-... | -k DIR | --kubeconfig FILE --out DIR",
 		Short: "Write the Terraform configuration of each machine to a folder",
-		Long: `render resolves the names of the manifests against the engine and writes one folder per machine, in which
-terraform init and terraform plan can be run by hand. The file terraform.tfvars.json in it holds the engine's
-password: only you can read it, and a .gitignore keeps it out of git.
+		Long: `Resolve the names in the manifests against the engine, and write a folder for each machine. You can
+run terraform init and terraform plan in these folders. The file terraform.tfvars.json contains the
+engine's password. Only you can read this file, and a .gitignore keeps it out of git.
 
-With --kubeconfig the machines are those that the management cluster has, and each folder goes on where the controller
-stopped: its backend is the Secret with the state of the machine, or what exists is imported if you may not read that.
-Pause the Cluster before you apply anything there: docs/user/terraform-in-a-controller.md has the steps.
+With --kubeconfig, the command renders the machines in the management cluster. Each folder continues
+from the state of the controller: its backend is the Secret with this state. If you may not read the
+Secret, the folder imports the existing objects. Pause the Cluster before you run terraform apply:
+docs/user/terraform-in-a-controller.md describes the steps.
 
 ` + credentialsHelp,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -34,10 +35,10 @@ Pause the Cluster before you apply anything there: docs/user/terraform-in-a-cont
 	r.addFlags(command)
 	r.management.addFlags(command)
 	command.Flags().Lookup("kubeconfig").Usage =
-		"kubeconfig of the management cluster whose states the folders go on with"
+		"kubeconfig of the management cluster with the Terraform states to continue from"
 	command.Flags().Lookup("namespace").Usage =
-		"namespace of the management cluster; empty means those of the manifests, or all"
-	command.Flags().StringVar(&r.dir, "out", "", "folder to write to; it gets one folder per machine")
+		"namespace in the management cluster (default: those of the manifests, or all)"
+	command.Flags().StringVar(&r.dir, "out", "", "output folder, with a subfolder for each machine")
 	r.output.file = "--out"
 	r.output.addFlag(command, formatText)
 	_ = command.MarkFlagRequired("out")
@@ -60,7 +61,7 @@ type renderFlags struct {
 // loadWithLive loads the manifests, and the objects in the management cluster.
 func (r *renderFlags) loadWithLive(ctx context.Context, s streams) (*preview.Manifests, error) {
 	if len(r.files)+len(r.kustomizations) == 0 && !r.management.isGiven() {
-		return nil, errors.New("there is nothing to render; give manifests or a cluster file, or a management " +
+		return nil, errors.New("nothing to render; specify manifests or a cluster file with -f, or a management " +
 			"cluster with --kubeconfig")
 	}
 
@@ -98,13 +99,13 @@ func (r *renderFlags) loadWithLive(ctx context.Context, s streams) (*preview.Man
 func warnOfStates(out io.Writer, manifests *preview.Manifests) error {
 	var notes []string
 	for _, cluster := range manifests.UnpausedClusters() {
-		notes = append(notes, "Cluster "+cluster+" is not paused: its controllers write the same states; "+
-			"pause it before you apply anything")
+		notes = append(notes, "Cluster "+cluster+" is not paused, and its controllers write the same Terraform "+
+			"states; pause it before you run terraform apply")
 	}
 
 	for _, machine := range manifests.DropUnreadableStates() {
-		notes = append(notes, "OLVMMachine "+machine+": Terraform's kubernetes backend takes no name that ends in a "+
-			"number; its folder imports what exists, into a state of its own")
+		notes = append(notes, "OLVMMachine "+machine+": Terraform's kubernetes backend does not support names that "+
+			"end in a number; its folder imports the existing objects into a local state")
 	}
 
 	for _, note := range notes {

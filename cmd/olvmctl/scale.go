@@ -18,12 +18,12 @@ func newScaleCommand(s streams) *cobra.Command {
 	var yes bool
 	command := &cobra.Command{
 		Use:   "scale CLUSTER [--control-plane N] [--workers N]",
-		Short: "Change the number of machines of a cluster",
-		Long: `scale writes replicas of the KubeadmControlPlane and of a MachineDeployment, or of
-the topology of a Cluster with a ClusterClass. It does not wait; see olvmctl describe.
+		Short: "Set the number of machines of a cluster",
+		Long: `Set the replicas of the KubeadmControlPlane and of a MachineDeployment, or of the topology of a
+Cluster with a ClusterClass. The command does not wait for the machines; see olvmctl describe.
 
-It asks before machines go, before there are more than ten times as many as today, and before there
-are more machines than addresses; --yes answers, and is needed where there is no terminal.`,
+The command asks for confirmation before it deletes machines, creates more than ten times as many
+machines, or asks for more machines than addresses. Without a terminal, use --yes.`,
 		Example:           "  olvmctl scale prod --workers 5",
 		Args:              requireName("CLUSTER", "the name of a cluster", clusterWords),
 		ValidArgsFunction: management.completeClusters,
@@ -59,10 +59,11 @@ are more machines than addresses; --yes answers, and is needed where there is no
 	set := command.Flags()
 	management.addFlags(command)
 	output.addFlag(command, formatText)
-	set.Int32Var(&controlPlane, "control-plane", 0, "number of control plane machines, which is odd")
+	set.Int32Var(&controlPlane, "control-plane", 0, "number of control plane machines; must be odd")
 	set.Int32Var(&workers, "workers", 0, "number of workers")
-	set.BoolVarP(&yes, "yes", "y", false, "do not ask")
-	set.StringVar(&o.Deployment, "machine-deployment", "", "whose workers; needed where there are several")
+	set.BoolVarP(&yes, "yes", "y", false, "skip the confirmation")
+	set.StringVar(&o.Deployment, "machine-deployment", "",
+		"MachineDeployment to scale; required if the cluster has several")
 
 	return command
 }
@@ -74,5 +75,5 @@ func confirmScale(ctx context.Context, s streams, yes bool, name, where string, 
 		_, _ = fmt.Fprintln(s.err, lines)
 	}
 
-	return confirmWord(ctx, s, yes, lines+"\nScale "+name+" "+where+"? Type its name: ", name)
+	return confirmWord(ctx, s, yes, lines+"\nScale "+name+" "+where+"? Type the name of the cluster to confirm: ", name)
 }

@@ -33,12 +33,11 @@ type sourceFlags struct {
 
 func (f *sourceFlags) addFlags(command *cobra.Command) {
 	command.Flags().StringSliceVarP(&f.files, "filename", "f", nil,
-		"as the arguments: a file with manifests, a folder, or - for standard input; can be repeated. Or one "+
-			"cluster file. A folder with a "+
-			"kustomization.yaml is built as kubectl kustomize does")
+		"cluster file, manifest file, folder, or - for standard input; can be repeated for manifests. A folder "+
+			"with a kustomization.yaml is built as by kubectl kustomize")
 	command.Flags().StringSliceVarP(&f.kustomizations, "kustomize", "k", nil,
-		"folder with a kustomization.yaml, as -f; an error if it has none")
-	command.Flags().BoolVar(&f.flux, "flux", false, "replace variables such as ${NAME} as postBuild of Flux does")
+		"folder with a kustomization.yaml; can be repeated")
+	command.Flags().BoolVar(&f.flux, "flux", false, "substitute variables such as ${NAME}, as Flux does with postBuild")
 	command.Flags().StringToStringVar(&f.substitute, "substitute", nil,
 		"values for --flux, as NAME=VALUE; implies --flux")
 	f.cluster.addFormatFlags(command)
@@ -64,7 +63,7 @@ func (f *sourceFlags) loadSources(s streams) (*preview.Manifests, error) {
 	}
 
 	if len(f.kustomizations) > 0 {
-		return nil, fmt.Errorf("%s is a cluster file; give no -k beside it", f.cluster.path)
+		return nil, fmt.Errorf("%s is a cluster file, which does not work with -k; omit -k", f.cluster.path)
 	}
 
 	cluster, err := f.cluster.loadClusterFile(s.err)
@@ -73,8 +72,8 @@ func (f *sourceFlags) loadSources(s streams) (*preview.Manifests, error) {
 	}
 
 	if !cluster.UsesTerraform() {
-		return nil, fmt.Errorf("%s: provider: Terraform makes the machines of %s alone; see what %s is given with "+
-			"olvmctl template", f.cluster.path, clusterfile.OLVMProvider, cluster.ProviderName())
+		return nil, fmt.Errorf("%s: provider: Terraform creates only the machines of %s; to see the manifests for "+
+			"%s, use olvmctl template", f.cluster.path, clusterfile.OLVMProvider, cluster.ProviderName())
 	}
 
 	input, err := planinput.LoadClusterFile(cluster.Objects)
@@ -115,8 +114,7 @@ func (f *sourceFlags) loadManifests(s streams) (*preview.Manifests, error) {
 
 // emptyError returns the error about manifests without machines.
 func (f *sourceFlags) emptyError(more string) error {
-	return fmt.Errorf("nothing in %s asks for a machine%s; "+
-		"give the manifests of a Cluster, with its control plane or a "+
+	return fmt.Errorf("no machines in %s%s; specify the manifests of a Cluster with a control plane or a "+
 		"MachineDeployment", strings.Join(slices.Concat(f.files, f.kustomizations), ", "), more)
 }
 
@@ -144,7 +142,7 @@ func clusterFileAmong(paths []string) (string, error) {
 	}
 
 	if found != "" && len(paths) > 1 {
-		return "", fmt.Errorf("%s is a cluster file; give nothing beside it, for it has all manifests", found)
+		return "", fmt.Errorf("%s is a cluster file, which contains all manifests; omit the other arguments", found)
 	}
 
 	return found, nil

@@ -35,36 +35,42 @@ func newStartCommand(s streams) *cobra.Command {
 	var f startFlags
 	command := &cobra.Command{
 		Use:   "start FILE",
-		Short: "Make the cluster of a cluster file, from nothing to nodes that are ready",
-		Long: `start asks the engine whether all that the cluster file names is there, installs
-Cluster API and its providers into a management cluster without them, applies the manifests of
-the cluster file, waits for the control plane, writes its kubeconfig, installs add-ons, and waits
-for the nodes. It can be run again at any time: what is done already stays as it is, and where it
-was interrupted it goes on. A cluster file with fewer machines than the cluster has takes machines
-away: it asks before; --yes answers, and is needed where there is no terminal.
+		Short: "Create a cluster from a cluster file, and wait until its nodes are ready",
+		Long: `Create or update the cluster of a cluster file. The command:
+
+- checks that all objects in the cluster file exist in the engine
+- installs Cluster API and its providers in the management cluster, if they are missing
+- applies the manifests of the cluster file
+- waits for the control plane, and writes the kubeconfig
+- installs add-ons
+- waits for the nodes
+
+You can run the command again at any time. It skips completed steps, and resumes after an interrupt.
+If the cluster file has fewer machines than the cluster, the command asks for confirmation before it
+deletes machines. Without a terminal, use --yes.
 
 ` + managementHelp + `
 
-The credentials of the engine are those of the environment variables OLVM_USERNAME and
-OLVM_PASSWORD, or of the Secret in the management cluster that the cluster file names. Those of the
-storage driver, which are on every node, are OLVM_CSI_USERNAME and OLVM_CSI_PASSWORD.
+The credentials of the engine come from OLVM_USERNAME and OLVM_PASSWORD, or from the Secret of the
+cluster file in the management cluster. Set the credentials of the storage driver, which are on
+every node, in OLVM_CSI_USERNAME and OLVM_CSI_PASSWORD.
 
-With --self-managed, or selfManaged in the cluster file, the cluster gets the providers itself, and
-its objects are moved into it.
+With --self-managed, or selfManaged in the cluster file, the command installs the providers in the
+new cluster, and moves the objects of the cluster into it.
 
-With --provider, a cluster file is not needed: names and sizes have their defaults, and the file of
---defaults says the rest, such as the compartment or the engine.
+With --provider, the command requires no cluster file. Names and sizes have defaults, and the file
+of --defaults contains the other values, such as the compartment or the engine.
 
-With --bootstrap vm a temporary VM in the engine is the management cluster until the cluster manages
-itself. It is made like a machine of the control plane, with the last address of these.`,
+With --bootstrap vm, a temporary VM in the engine is the management cluster until the cluster
+manages itself. The VM is configured like a control plane machine, and takes the last of their
+addresses.`,
 		Example: `  olvmctl start -f cluster.yaml --kubeconfig management.kubeconfig
   olvmctl start -f cluster.yaml --image ock-1.33.qcow2 --cni calico --self-managed
   olvmctl start -f cluster.yaml --bootstrap vm
   olvmctl start --provider oci`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if f.bootstrap != "" && f.bootstrap != bootstrapByVM {
-				return fmt.Errorf("--bootstrap: %q is not known; write %s, or leave it away", f.bootstrap,
-					bootstrapByVM)
+				return fmt.Errorf("--bootstrap %q is not supported; use %s, or omit it", f.bootstrap, bootstrapByVM)
 			}
 
 			return f.createCluster(command.Context(), s)
@@ -84,24 +90,25 @@ func (f *startFlags) addFlags(command *cobra.Command) {
 	f.management.addDriverFlags(command)
 	f.access.addFlags(set)
 	set.StringVar(&f.addOns.CNI, "cni", "",
-		"network plugin: flannel or calico, with @VERSION for another one than olvmctl knows; a file or an https URL "+
-			"with manifests; or none (default: what the cluster file has in cni, and else flannel)")
+		"network plugin: flannel or calico, optionally with @VERSION; a file or https URL with manifests; or none "+
+			"(default: cni in the cluster file, or flannel)")
 	set.StringSliceVar(&f.addOns.Manifests, "add-on", nil,
-		"manifests to apply to the cluster, such as those of a CNI: a file, a folder or an https URL; can be repeated")
+		"manifests to apply to the cluster: a file, a folder or an https URL; can be repeated")
 	set.StringVar(&f.addOns.List, "add-ons", "",
-		"file with a list of add-ons: manifests and Helm charts with their values")
+		"file with a list of add-ons: manifests, and Helm charts with their values")
 	set.StringArrayVar(&f.images, "image", nil,
-		"image file to make the template of, where the engine does not have it yet; on OCI ARCHITECTURE=FILE or "+
-			"ARCHITECTURE=REFERENCE of a container image with the disk, which can be repeated")
+		"image file for the VM template, if the template does not exist; on OCI, ARCHITECTURE=FILE, or "+
+			"ARCHITECTURE=REFERENCE of a container image with the disk; can be repeated on OCI")
 	set.BoolVar(&f.selfManaged, "self-managed", false,
-		"let the cluster manage itself; it must be the only one of its namespace")
+		"make the cluster manage itself; it must be the only cluster in its namespace")
 	set.StringVar(&f.bootstrap, "bootstrap", "",
-		"vm: let a temporary VM in the engine manage the cluster until it manages itself")
+		"vm: use a temporary VM in the engine as management cluster until the cluster manages itself")
 	set.StringVar(&f.kubeconfigOut, "kubeconfig-out", "",
-		"file for the kubeconfig of the cluster (default ~/.kube/kubeconfig.NAME)")
-	set.BoolVar(&f.force, "force-conflicts", false, "take back fields that others have changed since, such as replicas")
+		"output file for the cluster's kubeconfig (default ~/.kube/kubeconfig.NAME)")
+	set.BoolVar(&f.force, "force-conflicts", false,
+		"overwrite fields changed by other field managers, such as replicas")
 	f.output.addFlag(command, formatText)
-	set.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+	set.BoolVarP(&f.yes, "yes", "y", false, "skip the confirmation")
 }
 
 func (f *startFlags) createCluster(ctx context.Context, s streams) error {
@@ -151,7 +158,7 @@ func (f *startFlags) createCluster(ctx context.Context, s streams) error {
 
 	return f.output.printValue(s.out, created, func() error {
 		describe := created.Access.CommandLine("olvmctl", "describe", created.Name, "-n", file.Namespace())
-		_, err := fmt.Fprintf(s.out, "The cluster %s has %s. Look at it with:\n  %s\n  export KUBECONFIG=%s\n",
+		_, err := fmt.Fprintf(s.out, "Cluster %s is ready, with %s. To access it, run:\n  %s\n  export KUBECONFIG=%s\n",
 			created.Name, english.Plural(created.Nodes, "node", ""), describe, shellword.QuoteWord(created.Kubeconfig))
 
 		return err

@@ -25,11 +25,13 @@ func newSupportBundleCommand(s streams) *cobra.Command {
 	var f supportBundleFlags
 	command := &cobra.Command{
 		Use:   "support-bundle CLUSTER",
-		Short: "Gather what others need to see when something is wrong, without secrets",
-		Long: `support-bundle writes an archive with the objects of a cluster and their conditions, its events, what
-happened to its machines, what Terraform's states know, the manager's log, and, with --engine, the VMs,
-disks and events of the engine. Values of Secrets and user data are not in it, and are taken out of what
-repeats them. It lists what it has gathered, and asks before it writes. Nothing is changed.`,
+		Short: "Collect diagnostic data of a cluster, without secrets",
+		Long: `Write an archive with the objects of a cluster and their conditions, its events, the history of its
+machines, the contents of its Terraform states, and the manager's log. With --engine, the archive
+also contains the VMs, disks and events of the engine.
+
+The command removes values of Secrets and user data, also from texts that repeat them. It lists the
+collected files, and asks for confirmation before it writes the archive. It changes nothing else.`,
 		Example:           "  olvmctl support-bundle prod -n prod --engine",
 		Args:              requireName("CLUSTER", "the name of a cluster", clusterWords),
 		ValidArgsFunction: f.completeClusters,
@@ -39,9 +41,9 @@ repeats them. It lists what it has gathered, and asks before it writes. Nothing 
 	}
 	set := command.Flags()
 	f.addFlags(command)
-	set.StringVar(&f.out, "out", "", "archive to write (default CLUSTER-support-TIME.tar.gz)")
-	set.BoolVar(&f.engine, "engine", false, "ask the engine, too, with the credentials of the cluster")
-	set.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+	set.StringVar(&f.out, "out", "", "output file (default CLUSTER-support-TIME.tar.gz)")
+	set.BoolVar(&f.engine, "engine", false, "include data of the engine, read with the credentials of the cluster")
+	set.BoolVarP(&f.yes, "yes", "y", false, "skip the confirmation")
 	f.output.file = "--out"
 	f.output.addFlag(command, formatText)
 
@@ -72,10 +74,10 @@ func (f *supportBundleFlags) writeBundle(ctx context.Context, s streams, name st
 	}
 
 	for _, problem := range bundle.Problems {
-		_, _ = fmt.Fprintf(s.err, "not in it: %v\n", problem)
+		_, _ = fmt.Fprintf(s.err, "not included: %v\n", problem)
 	}
 
-	question := fmt.Sprintf("Write these %d files to %s? Type yes: ", len(bundle.Files), f.out)
+	question := fmt.Sprintf("Write these %d files to %s? Type yes to confirm: ", len(bundle.Files), f.out)
 	if err := confirmWord(ctx, s, f.yes, question, "yes"); err != nil {
 		return err
 	}

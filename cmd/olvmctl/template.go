@@ -18,17 +18,18 @@ func newTemplateCommand(s streams) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "template FILE",
-		Short: "Print the manifests that a cluster file asks for",
-		Long: `template checks a cluster file as validate does, and prints the Cluster API
-manifests that it asks for, in the shape of a flavor of config/templates. Variables of the flavor
-that the file says nothing about come from the environment. On OCI, the cloud is asked for the
-OCIDs of the compartment and of images.
+		Short: "Print the manifests of a cluster file",
+		Long: `Validate a cluster file, and print its Cluster API manifests. A flavor in config/templates defines
+their structure. Variables of the flavor that are not in the cluster file come from the environment.
+On OCI, the command gets the OCIDs of the compartment and of images from the cloud.
 
-The Secret with the credentials of the engine is not among the manifests, so that they can be kept in git.
+The manifests do not include the Secret with the credentials of the engine, so that you can keep
+them in git.
 
-OLVMMachineTemplates cannot be changed. With --kubeconfig, a template that differs from the one that runs has the
-next name, and its machines are rolled out when the manifests are applied, as olvmctl upgrade does it. Without it,
-templates have their first names, and the API server refuses a change of one.`,
+OLVMMachineTemplates are immutable. With --kubeconfig, a template that differs from the one in the
+management cluster gets a new name, and applying the manifests rolls out its machines, as with
+olvmctl upgrade. Without --kubeconfig, templates have their first names, and the API server rejects
+a changed template.`,
 		Example: `  olvmctl template cluster.yaml >manifests/prod.yaml
   olvmctl template cluster.yaml --flavor default | kubectl apply -f -
   olvmctl template --provider oci
@@ -41,7 +42,7 @@ templates have their first names, and the API server refuses a change of one.`,
 	file.addProviderFlag(command)
 	management.addFlags(command)
 	command.Flags().Lookup("kubeconfig").Usage =
-		"kubeconfig of the management cluster to which the manifests will be applied, for the names of its templates"
+		"kubeconfig of the management cluster that determines the names of changed templates"
 	output.addFlag(command, formatYAML)
 
 	return command

@@ -23,14 +23,14 @@ func newUICommand(s streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "ui",
 		Args:  noArguments,
-		Short: "Show the management cluster on a page of this machine",
-		Long: `ui serves a page with the clusters of a management cluster, their machines and VMs, what waits for
-what, conditions and Terraform runs as they come, and events. It watches with the rights of the
-kubeconfig, and changes nothing. The page is on loopback, and its URL has a token: who does not
-know it sees nothing. Ctrl-C ends it.
+		Short: "Serve a dashboard of the management cluster on this machine",
+		Long: `Serve a web page that shows the clusters of a management cluster, their machines and VMs,
+dependencies between objects, conditions, Terraform runs and events. The page updates itself. The
+command uses the permissions of the kubeconfig, and changes nothing. It listens on loopback, and the
+URL of the page contains a token that is required for access. Press Ctrl-C to stop it.
 
-With --engine it shows beside that what the engines say of the VMs, with the credentials of the
-clusters; you need the right to read their Secrets.`,
+With --engine, the page also shows the state of the VMs in the engines. This requires permission to
+read the Secrets with the credentials of the clusters.`,
 		Example: "  olvmctl ui -A --engine",
 		RunE: func(command *cobra.Command, _ []string) error {
 			return f.serveDashboard(command.Context(), s)
@@ -39,9 +39,11 @@ clusters; you need the right to read their Secrets.`,
 	set := command.Flags()
 	f.addFlags(command)
 	f.output.addFlag(command, formatText)
-	set.BoolVarP(&f.all, "all-namespaces", "A", false, "the clusters of all namespaces")
-	set.BoolVar(&f.engine, "engine", false, "ask the engines, too, with the credentials of the clusters")
-	set.StringVar(&f.address, "address", "127.0.0.1:0", "HOST:PORT of loopback for the page; port 0 is a free one")
+	set.BoolVarP(&f.all, "all-namespaces", "A", false, "show the clusters in all namespaces")
+	set.BoolVar(&f.engine, "engine", false,
+		"include the state of the VMs in the engines, read with the credentials of the clusters")
+	set.StringVar(&f.address, "address", "127.0.0.1:0",
+		"loopback address for the page, as HOST:PORT; port 0 selects a free port")
 
 	return command
 }

@@ -27,18 +27,19 @@ func newUpgradeCommand(s streams) *cobra.Command {
 	var f upgradeFlags
 	command := &cobra.Command{
 		Use:   "upgrade CLUSTER -f FILE | --kubernetes-version VERSION | --vm-template NAME",
-		Short: "Roll a cluster out with another Kubernetes version or other VMs",
-		Long: `upgrade takes the Kubernetes version and the VMs of a changed cluster file, or a
-version and the name of a VM template. It shows which machines a rollout replaces and why, asks, and
-does it: the control plane first, then the workers, each one followed until all of its machines are
-new and ready. Where VMs change it makes OLVMMachineTemplates of new names, because these cannot be
-changed. It can be run again at any time, and goes on where it was interrupted.
+		Short: "Roll out a new Kubernetes version or VM template to a cluster",
+		Long: `Roll out the Kubernetes version and the VMs of a changed cluster file, or a version and a VM
+template. The command shows which machines the rollout replaces, and why. After your confirmation,
+it replaces the machines of the control plane, and then the workers. It waits until all new machines
+are ready. If the VMs change, it creates OLVMMachineTemplates with new names, because
+OLVMMachineTemplates are immutable. You can run the command again at any time to resume the rollout.
 
-Kubernetes is upgraded by one minor version at a time. The VM template has to have the new version;
-make it with olvmctl image template. A VM template whose name has ${KUBERNETES_VERSION} in it
-follows the version by itself.
+Upgrade Kubernetes by one minor version at a time. The VM template must contain the new version;
+create it with olvmctl image template. If the name of the VM template contains
+${KUBERNETES_VERSION}, the template changes with the version.
 
-Exit codes: 0 done, or nothing to do; 2 with --dry-run where something would change; 1 error.`,
+Exit codes: 0 on success, or if nothing changes; 2 with --dry-run if something would change; 1 on an
+error.`,
 		Example: `  olvmctl upgrade prod -n prod --kubernetes-version v1.34.1 --vm-template ock-1.34 --dry-run
   olvmctl upgrade prod -n prod --kubernetes-version v1.34.1 --vm-template ock-1.34 --yes`,
 		Args:              requireName("CLUSTER", "the name of a cluster", clusterWords),
@@ -55,16 +56,16 @@ Exit codes: 0 done, or nothing to do; 2 with --dry-run where something would cha
 	f.management.addFlags(command)
 	f.output.addFlag(command, formatText)
 	f.management.addTimeoutFlag(set)
-	set.StringVarP(&f.file.path, "filename", "f", "", "cluster file")
+	set.StringVarP(&f.file.path, "filename", "f", "", "cluster file with the new version and VM template")
 	f.file.addFormatFlags(command)
-	set.StringVar(&f.version, "kubernetes-version", "", "version to upgrade to, such as v1.34.1; empty leaves it")
+	set.StringVar(&f.version, "kubernetes-version", "", "new Kubernetes version, such as v1.34.1 (default: unchanged)")
 	set.StringVar(&f.vmTemplate, "vm-template", "",
-		"VM template of the new machines, on OCI the OCID of their image; empty leaves it")
+		"VM template of the new machines, or OCID of their image on OCI (default: unchanged)")
 	set.StringArrayVar(&f.images, "image", nil,
-		"on OCI ARCHITECTURE=FILE or ARCHITECTURE=REFERENCE: image to import for the version of the cluster file; "+
-			"can be repeated")
-	set.BoolVar(&f.dryRun, "dry-run", false, "show what would be replaced, and change nothing")
-	set.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+		"image to import for the version of the cluster file on OCI, as ARCHITECTURE=FILE or "+
+			"ARCHITECTURE=REFERENCE; can be repeated")
+	set.BoolVar(&f.dryRun, "dry-run", false, "only show the machines that would be replaced")
+	set.BoolVarP(&f.yes, "yes", "y", false, "skip the confirmation")
 
 	return command
 }
@@ -73,17 +74,18 @@ Exit codes: 0 done, or nothing to do; 2 with --dry-run where something would cha
 func (f *upgradeFlags) validate() error {
 	switch {
 	case f.file.path != "" && (f.version != "" || f.vmTemplate != ""):
-		return errors.New("--filename: the cluster file has the version and the VM template; leave " +
-			"--kubernetes-version and --vm-template away")
+		return errors.New("--filename cannot be used with --kubernetes-version or --vm-template: the cluster file " +
+			"contains the version and the VM template; omit these flags")
 	case f.file.path == "" && f.version == "" && f.vmTemplate == "":
-		return errors.New("give a cluster file with -f, or --kubernetes-version, --vm-template or both")
+		return errors.New("nothing to upgrade to; specify a cluster file with -f, or use --kubernetes-version, " +
+			"--vm-template or both")
 	case f.version == "":
 		return nil
 	}
 
 	f.version = "v" + strings.TrimPrefix(f.version, "v")
 	if _, err := semver.ParseTolerant(f.version); err != nil || strings.Count(f.version, ".") < 2 {
-		return fmt.Errorf("--kubernetes-version: %q is not a version such as v1.34.1", f.version)
+		return fmt.Errorf("--kubernetes-version: invalid version %q; use for example v1.34.1", f.version)
 	}
 
 	return nil
@@ -166,8 +168,8 @@ func (f *upgradeFlags) confirmChanges(
 		ctx,
 		s,
 		f.yes,
-		fmt.Sprintf("Roll %s %s out? The machines above are deleted with their VMs\n"+
-			"and disks once new ones are ready. Type its name: ", name, where),
+		fmt.Sprintf("Roll out %s %s? The machines above, their VMs and their disks will be deleted\nwhen the new "+
+			"machines are ready. Type the name of the cluster to confirm: ", name, where),
 		name,
 	)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // errInvalid ends a command after printing its problems.
-var errInvalid = errors.New("the cluster file is not valid")
+var errInvalid = errors.New("the cluster file is invalid")
 
 // validateFlags are the flags of the validate command.
 type validateFlags struct {
@@ -27,14 +27,14 @@ func newValidateCommand(s streams) *cobra.Command {
 	var v validateFlags
 	command := &cobra.Command{
 		Use:   "validate FILE",
-		Short: "Say what is wrong in a cluster file",
-		Long: `validate checks a cluster file: unknown keys, every rule that can be checked without
-the engine, and with --engine the rest: the login, each name, and whether addresses are free; on
-OCI the compartment and the images. All that is wrong is said at once.
+		Short: "Validate a cluster file",
+		Long: `Validate a cluster file, and print all problems at once. The command finds unknown keys and invalid
+values. With --engine, it also checks the login, all names, and whether addresses are free. On OCI,
+it checks the compartment and the images instead.
 
 ` + credentialsHelp + `
 
-Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
+Exit codes: 0 if the file is valid, even with warnings; 1 if it is invalid, or on an error.`,
 		Example: `  olvmctl validate cluster.yaml
   OLVM_USERNAME=admin@internal OLVM_PASSWORD=... olvmctl validate cluster.yaml --engine -o json`,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -42,7 +42,7 @@ Exit codes: 0 valid, perhaps with warnings; 1 not valid, or an error.`,
 		},
 	}
 	v.file.addFlags(command)
-	command.Flags().BoolVar(&v.engine, "engine", false, "ask the engine, or the cloud, too")
+	command.Flags().BoolVar(&v.engine, "engine", false, "also check the objects in the engine or the cloud")
 	v.addFlags(command.Flags())
 	v.output.addFlag(command, formatText)
 

@@ -20,10 +20,10 @@ func TestProblemsAsJSON(t *testing.T) {
 		content, want string
 		line          int
 	}{
-		"what is not YAML is a problem with its line": {"name: a\nprovider: olvm: b\n", "it is not valid YAML: " +
+		"what is not YAML is a problem with its line": {"name: a\nprovider: olvm: b\n", "invalid YAML: " +
 			"mapping values are not allowed", 2},
-		"a list is a problem":                   {"- name: a\n", "it is not a mapping of keys", 1},
-		"a second document is a problem":        {"name: a\n---\nname: b\n", "a second YAML document is there", 3},
+		"a list is a problem":                   {"- name: a\n", "not a YAML mapping", 1},
+		"a second document is a problem":        {"name: a\n---\nname: b\n", "contains more than one YAML document", 3},
 		"a file that is not there is a problem": {"", "no such file", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ func newVersionCommand(s streams) *cobra.Command {
 	var output outputFlag
 	command := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version, and the Terraform or OpenTofu that is found",
+		Short: "Print the version of olvmctl, and of Terraform or OpenTofu",
 		Args:  noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return printVersion(command.Context(), s, output)
@@ -62,7 +62,7 @@ func printVersion(ctx context.Context, s streams, output outputFlag) error {
 	}
 
 	if missing != nil {
-		_, err = fmt.Fprintf(s.out, "no executor: %v\n", missing)
+		_, err = fmt.Fprintf(s.out, "no Terraform or OpenTofu: %v\n", missing)
 		return err
 	}
 

@@ -206,10 +206,10 @@ func TestAnImageOfANodeIsLookedInto(t *testing.T) {
 	for what, want := range map[string]string{
 		"system": "ok: ol 8.10", "user data": "ok: cloud-init reads the config drive",
 		"kubeadm": "ok: version 1.36.1", "kubelet": "ok: version 1.36.1",
-		"runtime":  "failed: containerd.service does not start at a boot",
-		"cgroups":  "failed: ol 8.10 has control groups of version 1",
-		"endpoint": "failed: there is no curl", "selinux": "ok: enforcing", "agent": "ok: qemu-ga",
-		"identity": "failed: the image has a machine ID, which all machines would share\nwarning: the image has host keys",
+		"runtime":  "failed: containerd.service does not start at boot",
+		"cgroups":  "failed: ol 8.10 uses control groups version 1",
+		"endpoint": "failed: missing curl", "selinux": "ok: enforcing", "agent": "ok: qemu-ga",
+		"identity": "failed: the image contains a machine ID, which all machines would share\nwarning: the image contains SSH host keys",
 	} {
 		check.Contains(t, what, got[what], want)
 	}

@@ -217,7 +217,7 @@ func TestAClusterThatManagesItself(t *testing.T) {
 	c.applied = time.Now()
 	u.olvmctl("start", "-f", file, "--clusterctl-config", config, "--self-managed", "--timeout", limit.String())
 	t.Logf("it manages itself after %s", c.since())
-	check.Contains(t, "the management cluster of processes", u.olvmctl("local", "status"), "there is no")
+	check.Contains(t, "the management cluster of processes", u.olvmctl("local", "status"), "no local management cluster")
 
 	kubeconfig := filepath.Join(u.home, ".kube", "kubeconfig.own")
 	c.turnTo(kubeconfig)

@@ -38,8 +38,8 @@ func TestAClusterOnOracleCloudLivesAndIsDeleted(t *testing.T) {
 	management := []string{"--kubeconfig", suite.plane.Kubeconfig, "--timeout", wait.Limit.String()}
 
 	out, said := s.does(append([]string{"start", "-f", s.file}, management...)...)
-	contains(t, "start", said+out, "Asking Oracle Cloud: ok", "Installing the cloud controller manager of OCI: ok",
-		"The cluster prod has 2 nodes")
+	contains(t, "start", said+out, "Checking Oracle Cloud: ok", "Installing the cloud controller manager of OCI: ok",
+		"Cluster prod is ready, with 2 nodes")
 	kubeconfig := filepath.Join(s.dir, ".kube", "kubeconfig.prod")
 	info, err := os.Stat(kubeconfig)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -82,7 +82,8 @@ const biggerWorkers = "    workerShape: {shape: VM.Standard.E4.Flex, ocpus: 8}\n
 func (s *site) upgrade(management []string) {
 	s.t.Helper()
 	s.write("cluster.yaml", readFile(s.t, s.file)+biggerWorkers)
-	s.fails(append([]string{"start", "-f", s.file}, management...), "MachineDeployment prod-md-0 has other machines than",
+	s.fails(append([]string{"start", "-f", s.file}, management...),
+		"MachineDeployment prod-md-0 has machines that differ from",
 		"olvmctl upgrade prod -n prod -f")
 
 	args := append([]string{"upgrade", "prod", "-n", "prod", "-f", s.file}, management...)
@@ -154,7 +155,7 @@ func (s *site) startAgain(management []string) {
 	s.fails(append([]string{"start", "-f", s.file}, management...), "has made it 2, and", "--force-conflicts")
 
 	out, _ := s.does(append([]string{"start", "-f", s.file, "--force-conflicts"}, management...)...)
-	contains(s.t, "the second start", out, "The cluster prod has 4 nodes")
+	contains(s.t, "the second start", out, "Cluster prod is ready, with 4 nodes")
 
 	for _, instance := range s.cloud.Objects("instances") {
 		if source, _ := instance["sourceDetails"].(map[string]any); source["imageId"] == newer {
@@ -187,8 +188,8 @@ func (s *site) move(management []string) {
 
 	args := []string{"delete", "prod", "-n", "prod", "--yes", "--kubeconfig", suite.other.Kubeconfig, "--timeout", wait.Limit.String()}
 	_, said := s.does(args...)
-	contains(s.t, "delete", said, "the load balancers of these Services are being deleted: default/web")
-	s.fails(args, "there is no Cluster prod in namespace prod")
+	contains(s.t, "delete", said, "deleting the load balancers of Services default/web")
+	s.fails(args, "Cluster prod not found in namespace prod")
 
 	for _, path := range []string{
 		"instances", "vnics", "vcns", "subnets", "networkSecurityGroups", "routeTables", "internetGateways",
@@ -215,8 +216,8 @@ func TestAClusterOnOracleCloudWithoutAManagementCluster(t *testing.T) {
 	t.Cleanup(func() { s.olvmctl("local", "stop") })
 
 	_, said := s.does("start", "-f", s.file, "--timeout", wait.Limit.String())
-	contains(t, "start", said, "Adding the infrastructure to the local management cluster: ok",
-		"Starting a local management cluster: ok")
+	contains(t, "start", said, "Adding the infrastructure provider to the local management cluster: ok",
+		"Starting the local management cluster: ok")
 
 	_, said = s.does("delete", "-f", s.file, "--yes", "--timeout", wait.Limit.String())
 	contains(t, "delete", said, "deleted Secret alone/alone-oci-credentials", "deleted OCIClusterIdentity alone/alone",

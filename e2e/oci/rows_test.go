@@ -49,12 +49,12 @@ func TestTheConfigurationOfOracleCloudIsCheckedFirst(t *testing.T) {
 	s.write(".ocne/defaults.yaml", "")
 
 	for compartment, says := range map[string]string{
-		"parent/my/chidl":                    `there is no compartment "chidl" in "my"; it has child`,
-		"parent/mine/child":                  `there is no compartment "mine" in "parent"; it has five, four, my, one, six, three, two`,
-		"nobody":                             `there is no compartment "nobody" in the tenancy; it has parent`,
-		"parent/one/child":                   `there is no compartment "child" in "one"; it has none`,
-		"ocid1.compartment.oc1..nosuchthing": "it is not there, or the user may not see it",
-		`""`:                                 "providers.oci.compartment: it is required",
+		"parent/my/chidl":                    `no such compartment "chidl" in "my"; existing compartments: child`,
+		"parent/mine/child":                  `no such compartment "mine" in "parent"; existing compartments: five, four, my, one, six, three, two`,
+		"nobody":                             `no such compartment "nobody" in the tenancy; existing compartments: parent`,
+		"parent/one/child":                   `no such compartment "child" in "one"; it has no compartments`,
+		"ocid1.compartment.oc1..nosuchthing": "not found, or not visible to the user",
+		`""`:                                 "providers.oci.compartment: required",
 		"parent/my":                          "does not have an image with ocne/architecture=amd64 and ocne/kubernetes=1.36.1",
 	} {
 		s.clusterFile("config", compartment)
@@ -67,9 +67,9 @@ func TestTheConfigurationOfOracleCloudIsCheckedFirst(t *testing.T) {
 
 	s.clusterFile("config", "parent/my/child")
 	s.write(".oci/config", strings.Replace(readFile(t, filepath.Join(s.dir, ".oci/config")), "bbbb", "cccc", 1))
-	s.fails(append(start, s.file), "OCI does not know the user or the key", "correct the profile")
+	s.fails(append(start, s.file), "OCI rejects the user or the key", "correct the profile")
 	s.env = append(s.env, "OCI_CONFIG_FILE="+filepath.Join(s.dir, "nowhere"))
-	s.fails(append(start, s.file), "there is no configuration of OCI", "oci setup config")
+	s.fails(append(start, s.file), "no OCI configuration found", "oci setup config")
 
 	check.Equal(t, "writes", len(s.cloud.Calls(writes)), 0)
 }
@@ -223,8 +223,8 @@ func TestTheTemplateOfOracleCloudCanBeGivenBack(t *testing.T) {
 	check.Equal(t, "the template of what was printed", again, out)
 
 	s.write("mycluster.oci", strings.Replace(out, arm, "none", 1))
-	s.fails([]string{"validate", "--engine", "-f", s.file}, `spec.template.spec.imageId is "none"`)
-	s.fails([]string{"plan", "-f", s.file}, "Terraform makes the machines of olvm alone")
+	s.fails([]string{"validate", "--engine", "-f", s.file}, `spec.template.spec.imageId: "none"`)
+	s.fails([]string{"plan", "-f", s.file}, "Terraform creates only the machines of olvm")
 }
 
 func readFile(t *testing.T, path string) string {

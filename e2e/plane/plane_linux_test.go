@@ -66,7 +66,7 @@ func TestAPlaneOnLoopbackAlone(t *testing.T) {
 		wait.Until(t, name+" is missed", func() bool { return plane.Failed() != nil })
 
 		log := filepath.Join(dir, "etcd.log")
-		check.Error(t, plane.Failed(), "etcd ended; the last lines of "+log+":\n{")
+		check.Error(t, plane.Failed(), "etcd exited; last lines of "+log+":\n{")
 
 		content, err := os.ReadFile(filepath.Join(dir, name+".log"))
 		check.Error(t, err, "")

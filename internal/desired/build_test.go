@@ -640,7 +640,7 @@ func TestAMachineThatIsRefused(t *testing.T) {
 		},
 		"a preallocated disk of a cow template": {
 			rootDisk("ol9-k8s", infrav1.RootDisk{Sparse: ptr.To(false)}),
-			invalid, path + "rootDisk.sparse", "write format raw for a preallocated one",
+			invalid, path + "rootDisk.sparse", "use format raw for a preallocated disk",
 		},
 		"a linked disk of another format": {
 			rootDisk("ol9-k8s", infrav1.RootDisk{Format: "raw", Clone: ptr.To(false)}),
@@ -660,7 +660,7 @@ func TestAMachineThatIsRefused(t *testing.T) {
 		},
 		"a data disk that cannot be": {
 			dataDisk(infrav1.DataDisk{Name: "b", Size: "1GB", Sparse: ptr.To(false)}),
-			invalid, path + "dataDisks[1].sparse", "write format raw for a preallocated one",
+			invalid, path + "dataDisks[1].sparse", "use format raw for a preallocated disk",
 		},
 		"a data disk on a storage domain that is not there": {
 			dataDisk(infrav1.DataDisk{Name: "b", Size: "1GB", StorageDomainName: "else"}),

@@ -95,7 +95,8 @@ func IdentifyImage(file *os.File, name string) (Image, error) {
 
 	image, err := ReadImage(file, info.Size())
 	if err == nil && image.Format != FormatCow && strings.EqualFold(filepath.Ext(name), ".qcow2") {
-		err = errors.New("it is named .qcow2, and is no qcow2 image; get it again, or name a raw image .img")
+		err = errors.New("the file is named .qcow2, but is not a qcow2 image; download it again, or rename a raw " +
+			"image to .img")
 	}
 
 	if err != nil {
@@ -115,7 +116,8 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 	for _, other := range foreign {
 		begin := make([]byte, len(other.begin))
 		if _, err := image.ReadAt(begin, 0); err == nil && string(begin) == other.begin {
-			return Image{}, fmt.Errorf("it is %s, which is no disk for an engine; %s", other.what, other.remedy)
+			return Image{}, fmt.Errorf("the file is %s, which the engine does not support as a disk; %s", other.what,
+				other.remedy)
 		}
 	}
 
@@ -137,15 +139,15 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 	case !isQcow:
 		return raw, nil
 	case header.Version != 2 && header.Version != 3:
-		return Image{}, fmt.Errorf("the qcow2 image has version %d; 2 and 3 are known", header.Version)
+		return Image{}, fmt.Errorf("the qcow2 image has version %d; use version 2 or 3", header.Version)
 	case header.BackingFileOffset != 0:
 		return Image{}, errors.New(
 			"the qcow2 image has a backing file: it is not a whole disk; flatten it with qemu-img convert",
 		)
 	case header.Version == 3 && header.Features&externalData != 0:
 		return Image{}, errors.New(
-			"the qcow2 image has its data in another file: it is not a whole disk; make one of " +
-				"both with qemu-img convert",
+			"the qcow2 image has its data in another file: it is not a whole disk; combine " +
+				"them with qemu-img convert",
 		)
 	case header.CryptMethod != 0:
 		return Image{}, errors.New("the qcow2 image is encrypted, which the engine cannot read")
@@ -154,7 +156,7 @@ func ReadImage(image io.ReaderAt, size int64) (Image, error) {
 			header.ClusterBits)
 	case !header.fitsInto(size):
 		return Image{}, fmt.Errorf(
-			"the qcow2 image ends before its tables: the file of %d bytes was cut off; get it again",
+			"the qcow2 image is truncated: the file of %d bytes ends before its tables; download it again",
 			size,
 		)
 	case header.Size == 0 || header.Size%sector != 0 || header.Size > 1<<56:

@@ -126,7 +126,7 @@ func (c *Client) findDomainForDisks(ctx context.Context, id ID) (*StorageDomain,
 	}
 
 	if domain.Type != "" && !domain.canHoldDisks() {
-		return nil, &AllocationError{fmt.Sprintf("storage domain %q is of the kind %s, which holds no disks; name one "+
+		return nil, &AllocationError{fmt.Sprintf("storage domain %q is of the kind %s, which holds no disks; use one "+
 			"of the kind data", domain.Name, domain.Type)}
 	}
 
@@ -230,12 +230,12 @@ func chooseAllocation(domain *StorageDomain, format string, sparse *bool) (*bool
 
 	switch isBlock := domain != nil && domain.isBlock(); {
 	case format == FormatCow && sparse != nil && !*sparse:
-		return nil, &AllocationError{"a cow disk is always sparse; write format raw for a preallocated one"}
+		return nil, &AllocationError{"a cow disk is always sparse; use format raw for a preallocated disk"}
 	case format == FormatCow:
 		return &yes, nil
 	case format == FormatRaw && isBlock && sparse != nil && *sparse:
 		return nil, &AllocationError{fmt.Sprintf("storage domain %q is block storage (%s), on which raw disks are "+
-			"preallocated; omit sparse, or write format cow", domain.Name, domain.StorageType)}
+			"preallocated; omit sparse, or use format cow", domain.Name, domain.StorageType)}
 	case format == FormatRaw && isBlock:
 		return &no, nil
 	}

@@ -44,7 +44,7 @@ func TestAStorageDomainOfAnotherKindTakesNoDisks(t *testing.T) {
 	c := client(t, config)
 
 	_, _, err = c.ChooseDiskPlace(t.Context(), nil, engine.DiskPlace{DomainID: domains[0].ID, Format: engine.FormatCow})
-	check.Error(t, err, "is of the kind iso, which holds no disks; name one of the kind data")
+	check.Error(t, err, "is of the kind iso, which holds no disks; use one of the kind data")
 
 	_, _, err = c.ChooseDiskPlace(t.Context(), nil, engine.DiskPlace{DomainID: "00000000-0000-4000-8000-0000000000ff"})
 	check.Error(t, err, "") // the engine decides

@@ -83,14 +83,14 @@ func TestReadImage(t *testing.T) {
 		"a version that nobody knows":              {with("version", uint32(9)), "", 0, "version 9"},
 		"no virtual size":                          {with("size", uint64(0)), "", 0, "damaged"},
 		"a virtual size that is not whole sectors": {with("size", uint64(1000)), "", 0, "damaged"},
-		"tables that were cut off":                 {with("tables", tables(4, 0x30000, 0x10000, 1)), "", 0, "cut off"},
+		"tables that were cut off":                 {with("tables", tables(4, 0x30000, 0x10000, 1)), "", 0, "truncated"},
 		"tables that are there": {
 			append(with("tables", tables(4, 0x200, 0x300, 0)), make([]byte, 1000)...),
 			engine.FormatCow,
 			1 << 30,
 			"",
 		},
-		"tables behind the end of all files": {with("tables", tables(4, 1<<63, 0x200, 0)), "", 0, "cut off"},
+		"tables behind the end of all files": {with("tables", tables(4, 1<<63, 0x200, 0)), "", 0, "truncated"},
 		"a compressed image": {
 			append([]byte("\xfd7zXZ\x00"), make([]byte, 600)...),
 			"",
@@ -139,7 +139,7 @@ func TestAFileNamedQcow2IsOne(t *testing.T) {
 		return err
 	}
 	err := open("text.qcow2", []byte("kind: Cluster\n"))
-	if err == nil || !strings.Contains(err.Error(), "text.qcow2: it is named .qcow2, and is no qcow2 image") {
+	if err == nil || !strings.Contains(err.Error(), "text.qcow2: the file is named .qcow2, but is not a qcow2 image") {
 		t.Errorf("got %v", err)
 	}
 
@@ -622,7 +622,7 @@ func TestADiskThatAnUploadLeftIsNotTaken(t *testing.T) {
 
 	u.options.Pause = 50 * time.Millisecond
 	_, _, err := c.UploadImage(t.Context(), u.options, nil)
-	check.Error(t, err, "is left from an upload that was broken off")
+	check.Error(t, err, "is left over from an upload interrupted")
 
 	disks := u.sim.ListDisks()
 	check.Length(t, "disks", disks, 1)

@@ -119,7 +119,7 @@ func (c *Client) UploadImage(
 
 	if image.Format == FormatCow && options.Format == FormatRaw {
 		return nil, false, errors.New(
-			"a qcow2 image cannot become a raw disk: ask for format cow, or convert the image with qemu-img",
+			"a qcow2 image cannot become a raw disk; use format cow, or convert the image with qemu-img",
 		)
 	}
 
@@ -303,7 +303,7 @@ func (u *upload) findEarlier(ctx context.Context) (done *Disk, err error) {
 		case disk.Status == DiskIllegal && disk.IsMadeFor(u.options.unfinishedMark()):
 			return true, "", u.RemoveDisk(ctx, disk.ID, u.options.Report)
 		case disk.Status == DiskIllegal:
-			return false, "", fmt.Errorf("disk %s has the image, and is illegal; look what the engine says of it",
+			return false, "", fmt.Errorf("disk %s contains the image, but is illegal; check its events in the engine",
 				disk.ID)
 		}
 
@@ -331,7 +331,7 @@ func (u *upload) checkIdle(ctx context.Context, disk *Disk, since *time.Time) er
 		return nil
 	}
 
-	return fmt.Errorf("disk %s is left from an upload that was broken off at its begin or its end; delete it if "+
+	return fmt.Errorf("disk %s is left over from an upload interrupted at its start or end; delete it if "+
 		"nothing uses it, and try again", disk.ID)
 }
 
@@ -381,7 +381,7 @@ func (u *upload) waitUntilAlone(ctx context.Context) (done *Disk, err error) {
 			return true, "", nil
 		case other.ID < u.disk:
 			return false, "", fmt.Errorf(
-				"another upload of the image has begun at the same time, with disk %s; try again when it has ended",
+				"another upload of the image has started at the same time, with disk %s; try again when it is complete",
 				other.ID,
 			)
 		}
@@ -428,8 +428,8 @@ func (u *upload) runTransfer(ctx context.Context) error {
 
 	if err := u.finalizeAnyway(ctx); hasStatus(err, http.StatusForbidden) {
 		return fmt.Errorf(
-			"%w; to begin an upload the user needs rights on the disk alone, to end one the right to make disks on "+
-				"the whole system, as the role DiskCreator has it",
+			"%w; to start an upload, the user needs rights only on the disk; to complete it, the right to create "+
+				"disks on the whole system, as in the role DiskCreator",
 			err,
 		)
 	} else if err != nil {

@@ -62,7 +62,7 @@ func canZero(answer []byte) (bool, error) {
 }
 
 // errNoEndpoint reports an answer that cannot come from a data endpoint, such as a proxy's page.
-var errNoEndpoint = errors.New("something before the data endpoint has answered in its place")
+var errNoEndpoint = errors.New("a proxy or another server has answered in place of the data endpoint")
 
 // sendImage sends the image in chunks.
 func (u *upload) sendImage(ctx context.Context, target string) error {

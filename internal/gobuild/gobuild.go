@@ -160,7 +160,7 @@ func (p *progress) formatLine(since time.Duration) string {
 
 	switch {
 	case p.packages == 0 && p.modules == 0:
-		return fmt.Sprintf("reading the packages, %.0f s so far", since.Seconds())
+		return fmt.Sprintf("reading the packages, %.0f s elapsed", since.Seconds())
 	case p.packages == 0:
 		return fmt.Sprintf("modules downloaded so far: %d", p.modules)
 	case p.total == 0:

@@ -46,7 +46,7 @@ func TestABuildSaysHowFarItIs(t *testing.T) {
 
 		check.Equal(t, "what is not progress", problems, "# k8s.io/client-go/rest\nrest.go:1:2: undefined: x\n")
 		check.Equal(t, "progress", said, []string{
-			"reading the packages, 10 s so far",
+			"reading the packages, 10 s elapsed",
 			"modules downloaded so far: 2",
 			"packages compiled so far: 1",
 			"3 of at most 10 packages, at most 30s left",

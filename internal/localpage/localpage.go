@@ -89,7 +89,7 @@ func checkAddress(address string) error {
 	}
 
 	if !isLoopback(host) {
-		return fmt.Errorf("the page is served on loopback only, not on %q: write 127.0.0.1:PORT", host)
+		return fmt.Errorf("the page is served only on loopback, not on %q; use 127.0.0.1:PORT", host)
 	}
 
 	return nil
@@ -135,7 +135,7 @@ func withToken(token string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given, rest, found := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 		if !found || subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
-			http.Error(w, "open the URL that was printed at the start, with its token", http.StatusForbidden)
+			http.Error(w, "open the URL printed at the start, with its token", http.StatusForbidden)
 			return
 		}
 

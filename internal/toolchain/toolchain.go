@@ -323,7 +323,7 @@ func (t *Toolchain) reportProgress(format string, args ...any) {
 // runWithHeartbeat runs a step that prints nothing itself. It reports regularly that the step still runs.
 func (t *Toolchain) runWithHeartbeat(what string, step func() error) error {
 	stop := heartbeat.Start(
-		func(since time.Duration) { t.reportProgress("  %s, %.0f s so far", what, since.Seconds()) },
+		func(since time.Duration) { t.reportProgress("  %s, %.0f s elapsed", what, since.Seconds()) },
 	)
 	defer stop()
 

@@ -174,13 +174,13 @@ func readManifests(ctx context.Context, from string) (objects []*unstructured.Un
 			objects, err = manifest.Read(content)
 		}
 	case strings.Contains(from, "://"):
-		err = errors.New("only https is known")
+		err = errors.New("unsupported URL scheme; use https")
 	default:
 		objects, err = manifest.ReadFiles(from)
 	}
 
 	if err == nil && len(objects) == 0 {
-		err = errors.New("there are no manifests in it")
+		err = errors.New("no manifests found")
 	}
 
 	return objects, err
@@ -205,7 +205,7 @@ func downloadFile(ctx context.Context, url string) ([]byte, error) {
 
 	content, err := io.ReadAll(io.LimitReader(response.Body, downloadLimit+1))
 	if err == nil && len(content) > downloadLimit {
-		err = fmt.Errorf("it has more than %d MiB", downloadLimit>>20)
+		err = fmt.Errorf("larger than %d MiB", downloadLimit>>20)
 	}
 
 	return content, err
@@ -224,7 +224,7 @@ func (a AddOn) Install(ctx context.Context, to Target, timeout time.Duration, di
 		}
 
 		if other != "" {
-			display.PrintLine("%s is not installed: the cluster has %s, which is a network plugin", a.Name, other)
+			display.PrintLine("skipping %s: the cluster already has a network plugin, %s", a.Name, other)
 			return nil
 		}
 	}

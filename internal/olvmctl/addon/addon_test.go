@@ -18,17 +18,17 @@ import (
 
 func TestAListOfAddOnsThatIsWrong(t *testing.T) {
 	for name, test := range map[string]struct{ list, want string }{
-		"no name": {"- chart: a\n", "entry 1: name: it is needed"},
-		"nothing": {"- name: a\n", "a: write either manifests or chart"},
-		"both":    {"- {name: a, chart: b, manifests: [c.yaml]}\n", "a: write either manifests or chart"},
+		"no name": {"- chart: a\n", "entry 1: name: required"},
+		"nothing": {"- name: a\n", "a: set either manifests or chart"},
+		"both":    {"- {name: a, chart: b, manifests: [c.yaml]}\n", "a: set either manifests or chart"},
 		"not of a chart": {"- {name: a, manifests: [c.yaml], values: {b: c}}\n", "a: repository, version, namespace " +
-			"and values are of a chart"},
+			"and values require chart"},
 		"unknown key":  {"- {name: a, chrat: b}\n", `unknown field "chrat"`},
 		"no file":      {"- {name: a, manifests: [none.yaml]}\n", "none.yaml: no such file"},
-		"no manifests": {"- {name: a, manifests: [empty.yaml]}\n", "there are no manifests in it"},
-		"no kind":      {"- {name: a, manifests: [secret.yaml]}\n", "secret.yaml: document 1: kind: it is missing"},
+		"no manifests": {"- {name: a, manifests: [empty.yaml]}\n", "no manifests found"},
+		"no kind":      {"- {name: a, manifests: [secret.yaml]}\n", "secret.yaml: document 1: kind: required"},
 		"no chart":     {"- {name: a, chart: ./none}\n", `"./none" not found`},
-		"http":         {"- {name: a, manifests: ['http://example.com/a.yaml']}\n", "only https is known"},
+		"http":         {"- {name: a, manifests: ['http://example.com/a.yaml']}\n", "unsupported URL scheme; use https"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -165,10 +165,10 @@ func TestErrorsOfAddOnsHaveNoPasswords(t *testing.T) {
 		}, nil, "127.0.0.1:1"},
 		"a URL that is none is not repeated": {clusterfile.Chart{
 			Repository: "http://token1:hunter2 @" + host,
-		}, nil, "said: repository: it is not a URL"},
+		}, nil, "said: repository: invalid URL"},
 		"a registry takes no user": {clusterfile.Chart{
 			Repository: "oci://token1:hunter2@" + host,
-		}, nil, "said: repository: an oci URL takes no user"},
+		}, nil, "said: repository: an oci URL cannot contain a user"},
 		"a chart in a registry is looked for below the catalog": {clusterfile.Chart{
 			Repository: "oci://127.0.0.1:1/charts/",
 			Version:    "1.2.3",

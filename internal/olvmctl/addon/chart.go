@@ -74,12 +74,12 @@ func readList(path string) ([]listEntry, error) {
 		entry := &list[i]
 		switch {
 		case entry.Name == "":
-			return nil, fmt.Errorf("%s: entry %d: name: it is needed", path, i+1)
+			return nil, fmt.Errorf("%s: entry %d: name: required", path, i+1)
 		case (entry.Chart == "") == (len(entry.Manifests) == 0):
-			return nil, fmt.Errorf("%s: %s: write either manifests or chart", path, entry.Name)
+			return nil, fmt.Errorf("%s: %s: set either manifests or chart", path, entry.Name)
 		case entry.Chart == "" &&
 			(entry.Repository != "" || entry.Version != "" || entry.Namespace != "" || len(entry.Values) > 0):
-			return nil, fmt.Errorf("%s: %s: repository, version, namespace and values are of a chart", path, entry.Name)
+			return nil, fmt.Errorf("%s: %s: repository, version, namespace and values require chart", path, entry.Name)
 		}
 
 		for j, name := range entry.Manifests {
@@ -123,7 +123,7 @@ func loadChart(entry listEntry) (*chart, error) {
 	settings := cli.New()
 	client, err := registry.NewClient(registry.ClientOptWriter(io.Discard))
 	if err != nil {
-		return nil, fmt.Errorf("failed to make a client of registries: %w", err)
+		return nil, fmt.Errorf("failed to create a client of registries: %w", err)
 	}
 
 	configuration := action.NewConfiguration()
@@ -146,7 +146,7 @@ func loadChart(entry listEntry) (*chart, error) {
 	}
 
 	if content.Metadata.Type == "library" {
-		return nil, errors.New("it is a library, which cannot be installed")
+		return nil, errors.New("cannot install a library chart")
 	}
 
 	return &chart{entry, content}, nil
@@ -161,7 +161,7 @@ func checkURL(text string) error {
 
 	parsed, err := url.Parse(text)
 	if err != nil {
-		return errors.New("it is not a URL; write for example https://charts.example.com")
+		return errors.New("invalid URL; use for example https://charts.example.com")
 	}
 
 	return clusterfile.CheckUser(parsed)
@@ -202,14 +202,14 @@ func (c *chart) installRelease(
 	}
 
 	if err != nil {
-		return fmt.Errorf("failed to look for the release %s: %w", c.Name, err)
+		return fmt.Errorf("failed to get the release %s: %w", c.Name, err)
 	}
 
 	there, ok := found.(*releasev1.Release)
 	if ok && there.Info.Status == releasecommon.StatusDeployed &&
 		there.Chart.Metadata.Name == c.content.Metadata.Name &&
 		there.Chart.Metadata.Version == c.content.Metadata.Version && sameValues(there.Config, c.Values) {
-		say("release %s is there already", c.Name)
+		say("release %s is already installed", c.Name)
 		return nil
 	}
 

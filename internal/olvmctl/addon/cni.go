@@ -57,15 +57,15 @@ func readNetworkPlugin(ctx context.Context, asked string, pods []string) ([]AddO
 		from, asked = known.url(version), name+" "+version
 	} else if !strings.ContainsAny(asked, "./") {
 		return nil, fmt.Errorf(
-			"%q is not known; write %s, with @VERSION for another one, a file or an https URL, or %s",
+			"%q is not supported; use %s, optionally with @VERSION, a file or an https URL, or %s",
 			asked, strings.Join(clusterfile.NetworkPlugins, ", "), clusterfile.NoNetworkPlugin,
 		)
 	}
 
 	objects, err := readManifests(ctx, from)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; without the internet, get them elsewhere, and name the file, or write %s", from,
-			err, clusterfile.NoNetworkPlugin)
+		return nil, fmt.Errorf("%s: %w; without internet access, specify a file with the manifests, or %s", from, err,
+			clusterfile.NoNetworkPlugin)
 	}
 
 	if err := setPodNetworks(objects, pods); err != nil {
@@ -115,7 +115,7 @@ func (a AddOn) findOtherPlugin(ctx context.Context, c client.Client) (string, er
 	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSetList"})
 
 	if err := c.List(ctx, list); err != nil {
-		return "", fmt.Errorf("failed to look whether there is a network plugin: %w", err)
+		return "", fmt.Errorf("failed to check for a network plugin: %w", err)
 	}
 
 	for i := range list.Items {
@@ -146,7 +146,7 @@ func setPodNetworks(objects []*unstructured.Unstructured, pods []string) error {
 
 		var config map[string]any
 		if err := json.Unmarshal([]byte(text), &config); err != nil {
-			return fmt.Errorf("its ConfigMap kube-flannel-cfg has no configuration that can be read: %w", err)
+			return fmt.Errorf("invalid configuration in its ConfigMap kube-flannel-cfg: %w", err)
 		}
 
 		config["EnableIPv4"] = false
@@ -154,7 +154,7 @@ func setPodNetworks(objects []*unstructured.Unstructured, pods []string) error {
 		for _, pod := range pods {
 			prefix, err := netip.ParsePrefix(pod)
 			if err != nil {
-				return fmt.Errorf("%q is no network: %w", pod, err)
+				return fmt.Errorf("%q is not a CIDR block: %w", pod, err)
 			}
 
 			if prefix.Addr().Is4() {

@@ -78,9 +78,9 @@ func TestANetworkPluginThatIsNotKnown(t *testing.T) {
 	check.Error(t, os.WriteFile(broken, []byte(content), 0o600), "")
 
 	for asked, want := range map[string]string{
-		"weave":         `--cni: "weave" is not known; write calico, flannel, with @VERSION`,
-		"./missing.yml": "name the file",
-		broken:          "no configuration that can be read",
+		"weave":         `--cni: "weave" is not supported; use calico, flannel, optionally with @VERSION`,
+		"./missing.yml": "specify a file",
+		broken:          "invalid configuration in its ConfigMap",
 	} {
 		_, err := Sources{CNI: asked, Pods: []string{"10.244.0.0/16"}}.Load(t.Context(), nil)
 		check.Error(t, err, want)
@@ -198,12 +198,12 @@ func TestTheDefaultIsNotInstalledBesideAnother(t *testing.T) {
 	}
 
 	said, namespaces := install(fmt.Sprintf(daemonSet, "calico-node", "/etc/cni/net.d"))
-	check.Contains(t, "what is said", said, "flannel v0.27.0 is not installed: the cluster has kube-system/calico-node")
+	check.Contains(t, "what is said", said, "skipping flannel v0.27.0: the cluster already has a network plugin, kube-system/calico-node")
 	check.Equal(t, "namespaces beside another plugin", namespaces, 0)
 
 	own := fmt.Sprintf(daemonSet, "kube-flannel-ds", "/etc/cni/net.d")
 	said, namespaces = install(own)
-	check.Contains(t, "what is said of one that somebody else has applied", said, "the cluster has kube-system/kube-flannel-ds")
+	check.Contains(t, "what is said of one that somebody else has applied", said, "a network plugin, kube-system/kube-flannel-ds")
 	check.Equal(t, "namespaces beside somebody else's", namespaces, 0)
 
 	_, namespaces = install(strings.Replace(own, "namespace: kube-system",

@@ -170,13 +170,13 @@ func TestWhatABootstrapVMCannotBeMadeOf(t *testing.T) {
 	}{
 		"no address is left": {
 			"10.0.0.10-10.0.0.14", nil,
-			"network of OLVMMachineTemplate trip-control-plane: the machines need all addresses, and the VM one more",
+			"network of OLVMMachineTemplate trip-control-plane: not enough addresses for the machines and the VM",
 		},
 		"the machines have not enough": {"10.0.0.10-10.0.0.12", nil, "all 3 addresses of a range are taken"},
 		"no ranges": {"10.0.0.10-10.0.0.20", func(t *testing.T, o *Options) {
 			o.change(t, "OLVMMachineTemplate", "trip-control-plane", "spec.template.spec.virtualMachine.network.ipv4",
 				map[string]any{"dhcp": true})
-		}, "has no ranges of addresses"},
+		}, "has no address ranges"},
 		"VMs of an inventory": {"10.0.0.10-10.0.0.20", func(t *testing.T, o *Options) {
 			o.change(t, "OLVMMachineTemplate", "trip-control-plane", "spec.template.spec.fromInventory",
 				map[string]any{"inventoryName": "pool"})
@@ -186,12 +186,12 @@ func TestWhatABootstrapVMCannotBeMadeOf(t *testing.T) {
 		}, "spec.clusterNetwork.pods of Cluster trip is empty"},
 		"another control plane": {"10.0.0.10-10.0.0.20", func(t *testing.T, o *Options) {
 			o.change(t, "Cluster", "trip", "spec.controlPlaneRef.kind", "RKE2ControlPlane")
-		}, "names no KubeadmControlPlane"},
+		}, "is not a KubeadmControlPlane"},
 		"a Secret that is not there": {"10.0.0.10-10.0.0.20", func(t *testing.T, o *Options) {
 			o.change(t, "KubeadmControlPlane", "trip-control-plane", "spec.kubeadmConfigSpec.files", []any{map[string]any{
 				"path": "/a", "contentFrom": map[string]any{"secret": map[string]any{"name": "keys", "key": "a"}},
 			}})
-		}, "files[0] of the KubeadmControlPlane: key a of Secret keys is not among the manifests"},
+		}, "files[0] of the KubeadmControlPlane: key a of Secret keys not found in the manifests"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testenv.EmptyState(t)
@@ -322,7 +322,7 @@ func TestASecondCommandDoesNotWriteOverABootstrapVM(t *testing.T) {
 	first, second := decided("one"), decided("two")
 	check.Error(t, first.checkOnly(), "")
 	check.Error(t, first.saveFiles(), "")
-	check.Error(t, second.checkOnly(), "another olvmctl has begun to make the bootstrap VM trip-bootstrap")
+	check.Error(t, second.checkOnly(), "another olvmctl has started to create the bootstrap VM trip-bootstrap")
 	check.Error(t, first.checkOnly(), "") // this command continues
 }
 
@@ -337,7 +337,7 @@ func TestNoOtherVMIsBegunWhileOneIsForgotten(t *testing.T) {
 	check.Error(t, first.saveFiles(), "")
 	check.Error(t, first.withLock(func() error {
 		check.Error(t, first.removeFiles(), "")
-		check.Error(t, second.withLock(second.saveFiles), "another olvmctl makes or removes the bootstrap VM")
+		check.Error(t, second.withLock(second.saveFiles), "another olvmctl is creating or removing the bootstrap VM")
 
 		return nil
 	}), "")

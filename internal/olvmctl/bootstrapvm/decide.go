@@ -92,8 +92,8 @@ func partsOf(o Options) (parts, error) {
 	owner := out.cluster.Spec.ControlPlaneRef
 	if owner.Kind != "KubeadmControlPlane" {
 		return out, manifestError(
-			"spec.controlPlaneRef of Cluster %s names no KubeadmControlPlane, and the VM is made like a "+
-				"machine of one; use another management cluster",
+			"spec.controlPlaneRef of Cluster %s is not a KubeadmControlPlane, whose machines the VM is based on; "+
+				"use another management cluster",
 			o.Cluster,
 		)
 	}
@@ -109,8 +109,8 @@ func partsOf(o Options) (parts, error) {
 	)
 	if err == nil && out.template.Spec.Template.Spec.FromInventory != nil {
 		err = manifestError(
-			"the control plane's machines take their VMs from an inventory, and none is known for the VM; use " +
-				"another management cluster",
+			"the control plane machines take their VMs from an inventory, which the bootstrap VM does not support; " +
+				"use another management cluster",
 		)
 	}
 
@@ -131,13 +131,13 @@ func findManifest(o Options, kind, name string, into any) error {
 
 		err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
 		if err != nil {
-			return manifestError("%s %s in %s cannot be read: %w", kind, name, object.GetAPIVersion(), err)
+			return manifestError("failed to read %s %s in %s: %w", kind, name, object.GetAPIVersion(), err)
 		}
 
 		return nil
 	}
 
-	return manifestError("there is no %s %s among the manifests", kind, name)
+	return manifestError("%s %s not found in the manifests", kind, name)
 }
 
 // machineOf returns the spec of a control plane machine. It omits what machines share, and what only pods need.
@@ -189,8 +189,8 @@ func (v *VM) chooseAddresses(o Options, found parts) error {
 
 	if nics[0].Guest == nil || len(nics[0].Guest.Pools) == 0 {
 		return manifestError(
-			"the first network of OLVMMachineTemplate %s has no ranges of addresses (ipAddresses), and the VM "+
-				"takes the last address; add one",
+			"the first network of OLVMMachineTemplate %s has no address ranges (ipAddresses) with an address for "+
+				"the VM; add one",
 			found.template.Name,
 		)
 	}
@@ -211,7 +211,7 @@ func (v *VM) chooseAddresses(o Options, found parts) error {
 		last, err := pool.HighestFree(used)
 		if err != nil {
 			return manifestError(
-				"%s of OLVMMachineTemplate %s: the machines need all addresses, and the VM one more; add one",
+				"%s of OLVMMachineTemplate %s: not enough addresses for the machines and the VM; add one",
 				nics[0].Guest.Field, found.template.Name,
 			)
 		}

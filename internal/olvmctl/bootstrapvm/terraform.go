@@ -50,7 +50,7 @@ func (v *VM) checkOnly() error {
 	kept, err := Find(v.Namespace, v.Cluster)
 	if err == nil && kept != nil && kept.UID != v.UID {
 		err = fmt.Errorf(
-			"another olvmctl has begun to make the bootstrap VM %s; run the command again to go on with it", v.Name())
+			"another olvmctl has started to create the bootstrap VM %s; run the command again to continue", v.Name())
 	}
 
 	return err
@@ -73,7 +73,7 @@ func (v *VM) Remove(ctx context.Context, config engine.Config) error {
 		return v.removeFiles() // no other command can start to create a VM now
 	})
 	if err != nil && !destroyed {
-		return fmt.Errorf("the bootstrap VM %s is left: %w", v.Name(), err)
+		return fmt.Errorf("failed to remove the bootstrap VM %s: %w", v.Name(), err)
 	}
 
 	return err
@@ -96,7 +96,7 @@ func (v *VM) runTerraform(ctx context.Context, config engine.Config, do func(*wo
 func (v *VM) withLock(do func() error) error {
 	release, err := filelock.TakeFile(v.lockFile())
 	if errors.Is(err, filelock.ErrHeld) {
-		return errors.New("another olvmctl makes or removes the bootstrap VM; wait until it has ended")
+		return errors.New("another olvmctl is creating or removing the bootstrap VM; wait until it is complete")
 	}
 
 	if err != nil {
@@ -251,7 +251,7 @@ func (k keeper) Load(context.Context) (*tfstate.State, error) {
 // Save writes the state.
 func (k keeper) Save(_ context.Context, raw []byte, _ string) error {
 	if err := writeFile(k.vm.stateFile(), raw); err != nil {
-		return fmt.Errorf("failed to keep the state of the bootstrap VM: %w", err)
+		return fmt.Errorf("failed to save the state of the bootstrap VM: %w", err)
 	}
 
 	return nil

@@ -47,7 +47,7 @@ func (v *VM) buildUserData(o Options, found parts) error {
 
 	certificates := secret.NewCertificatesForInitialControlPlane(&cluster)
 	if err := certificates.Generate(); err != nil {
-		return fmt.Errorf("failed to make the certificates of the bootstrap VM: %w", err)
+		return fmt.Errorf("failed to create the certificates of the bootstrap VM: %w", err)
 	}
 
 	input, err := v.controlPlaneInput(o, config, cluster)
@@ -208,8 +208,8 @@ func valueOf(o Options, kind, name, key string) ([]byte, error) {
 		}
 	}
 
-	return nil, fmt.Errorf("key %s of %s %s is not among the manifests, and there is no management cluster yet that "+
-		"could have it; write the content into the manifests", key, kind, name)
+	return nil, fmt.Errorf("key %s of %s %s not found in the manifests, and there is no management cluster yet "+
+		"that could contain it; add it to the manifests", key, kind, name)
 }
 
 // cniFile returns the file with the CNI configuration.
@@ -235,8 +235,7 @@ func (v *VM) cniFile() (bootstrapv1.File, error) {
 
 	if len(ranges) == 0 {
 		return bootstrapv1.File{}, manifestError(
-			"spec.clusterNetwork.pods of Cluster %s is empty, and the VM's pods need "+
-				"addresses; write some",
+			"spec.clusterNetwork.pods of Cluster %s is empty, but the VM's pods need addresses; add a CIDR block",
 			v.Cluster,
 		)
 	}

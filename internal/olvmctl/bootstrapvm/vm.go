@@ -108,7 +108,8 @@ func Find(namespace, cluster string) (*VM, error) {
 	}
 
 	if len(found) > 1 {
-		return nil, fmt.Errorf("clusters %s of several namespaces have bootstrap VMs; say which with -n", cluster)
+		return nil, fmt.Errorf("clusters %s in several namespaces have bootstrap VMs; specify the namespace with -n",
+			cluster)
 	}
 
 	v := &VM{dir: filepath.Dir(found[0])}
@@ -119,7 +120,7 @@ func Find(namespace, cluster string) (*VM, error) {
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("failed to read what is kept of the bootstrap VM: %w", err)
+		return nil, fmt.Errorf("failed to read the record of the bootstrap VM: %w", err)
 	}
 
 	return v, nil
@@ -187,7 +188,7 @@ func (v *VM) saveFiles() error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("failed to keep what the bootstrap VM is made of: %w", err)
+		return fmt.Errorf("failed to write the record of the bootstrap VM: %w", err)
 	}
 
 	return nil
@@ -198,7 +199,7 @@ func (v *VM) removeFiles() error {
 	// Remove the record first: without a record, the VM counts as deleted.
 	err := errors.Join(os.Remove(v.recordFile()), os.RemoveAll(v.dir))
 	if err != nil {
-		return fmt.Errorf("failed to remove what is kept of the bootstrap VM: %w", err)
+		return fmt.Errorf("failed to remove the record of the bootstrap VM: %w", err)
 	}
 
 	_ = os.Remove(filepath.Dir(v.dir)) // the folder of the namespace, if it is empty

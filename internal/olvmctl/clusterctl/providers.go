@@ -196,7 +196,7 @@ func servesKind(c client.Client, wanted provider) (bool, error) {
 		return false, nil
 	}
 
-	return false, fmt.Errorf("failed to ask the management cluster for its kinds: %w", err)
+	return false, fmt.Errorf("failed to list the kinds of the management cluster: %w", err)
 }
 
 // isInstalled reports whether a provider is installed. The API server must serve its kind. In addition, clusterctl's
@@ -289,8 +289,8 @@ func (p *Providers) explainFetch(err error) error {
 		return err
 	}
 
-	return fmt.Errorf("%w; their releases are fetched from the internet: without it, give --clusterctl-config a file "+
-		"that says where they are, as in docs/operate/install.md#without-the-internet", err)
+	return fmt.Errorf("%w; clusterctl downloads the releases from the internet; without internet access, use "+
+		"--clusterctl-config as in docs/operate/install.md#without-the-internet", err)
 }
 
 // isOfNetwork reports whether an error means that a server on the internet is unreachable. clusterctl loses the types
@@ -330,7 +330,7 @@ func (p *Providers) waitForManagers(ctx context.Context, c client.Client) error 
 				return err
 			}
 
-			return fmt.Errorf("not available after %s: %s; kubectl describe says why", p.Timeout,
+			return fmt.Errorf("not available after %s: %s; to see the cause, run kubectl describe", p.Timeout,
 				strings.Join(waiting, ", "))
 		case <-time.After(pollInterval):
 		}

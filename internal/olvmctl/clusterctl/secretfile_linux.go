@@ -12,7 +12,7 @@ import (
 func secretFile(content []byte) (path string, done func(), err error) {
 	descriptor, err := unix.MemfdCreate("kubeconfig", unix.MFD_CLOEXEC)
 	if err != nil {
-		return "", nil, fmt.Errorf("failed to make a file in memory: %w", err)
+		return "", nil, fmt.Errorf("failed to create a file in memory: %w", err)
 	}
 
 	path = fmt.Sprintf("/proc/self/fd/%d", descriptor)

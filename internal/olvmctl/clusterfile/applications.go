@@ -64,7 +64,7 @@ func (s *Source) chartRepository(a *Application) (url, problem string) {
 	for i := range s.Catalogs {
 		if c := &s.Catalogs[i]; a.Catalog != "" && c.Name == a.Catalog {
 			if cmp.Or(c.Protocol, helm) != helm || c.URI == "" {
-				return "", fmt.Sprintf("its catalog %s is no repository of charts, with protocol: %s and a uri", c.Name,
+				return "", fmt.Sprintf("catalog %s is not a chart repository, with protocol: %s and a uri", c.Name,
 					helm)
 			}
 
@@ -72,7 +72,7 @@ func (s *Source) chartRepository(a *Application) (url, problem string) {
 		}
 	}
 
-	return "", fmt.Sprintf("its catalog %q is not one of catalogs", a.Catalog)
+	return "", fmt.Sprintf("no such catalog %q in catalogs", a.Catalog)
 }
 
 // chartValues returns the values for an application's chart. Numbers have Helm's types.
@@ -83,7 +83,7 @@ func (s *Source) chartValues(a *Application) (map[string]any, error) {
 
 	switch {
 	case !a.Config.IsZero() && a.ConfigFrom != "":
-		return nil, errors.New("config and configFrom are there; remove one of them")
+		return nil, errors.New("config and configFrom cannot be set together; remove one of them")
 	case a.ConfigFrom != "":
 		from = "configFrom"
 		text, err = manifest.ReadNamed(s.resolvePath(a.ConfigFrom))
@@ -111,7 +111,7 @@ const maxRelease = 53
 // CheckUser rejects an oci URL of charts with a user name, because Helm does not accept one.
 func CheckUser(of *url.URL) error {
 	if of.Scheme == "oci" && of.User != nil {
-		return errors.New("an oci URL takes no user; leave it out, and log in with helm registry login")
+		return errors.New("an oci URL cannot contain a user; remove it, and log in with helm registry login")
 	}
 
 	return nil
@@ -127,7 +127,7 @@ func (s *Source) checkCatalogs() {
 		if c.Name != "" && seen[c.Name] {
 			s.noteEntry(
 				false, "catalogs", i, "name",
-				"%s: there is another catalog of that name; remove one of them, or rename it", c.Name,
+				"%s: another catalog has the same name; rename or remove one of them", c.Name,
 			)
 		}
 
@@ -140,7 +140,7 @@ func (s *Source) checkCatalogs() {
 		case err != nil || uri.Host == "" || !slices.Contains([]string{"http", "https", "oci"}, uri.Scheme):
 			s.noteEntry(
 				false, "catalogs", i, "uri",
-				"%s: it is not a URL with http, https or oci; write for example https://charts.example.com", c.Name,
+				"%s: not an http, https or oci URL; use for example https://charts.example.com", c.Name,
 			)
 		default:
 			if err := CheckUser(uri); err != nil {
@@ -159,9 +159,10 @@ func (s *Source) checkApplications() {
 		a := &s.Applications[i]
 		switch _, problem := s.chartRepository(a); {
 		case a.Name == "":
-			s.noteEntry(false, "applications", i, "", "name: it is needed")
+			s.noteEntry(false, "applications", i, "", "name: required")
 		case problem != "":
-			s.noteEntry(true, "applications", i, "", "%s is not installed: %s; give it to olvmctl start with --add-ons",
+			s.noteEntry(true, "applications", i, "",
+				"%s is not installed: %s; to install it, use olvmctl start --add-ons",
 				a.Name, problem)
 		default:
 			if _, err := s.chartValues(a); err != nil {
@@ -176,8 +177,8 @@ func (s *Source) checkApplications() {
 	if name != "" && name != NoNetworkPlugin && !slices.Contains(NetworkPlugins, name) {
 		s.noteProblem(
 			true, "cni",
-			"%q is not installed: only %s are known; give its manifests to olvmctl start with --cni, or its chart "+
-				"with --add-ons", s.CNI, strings.Join(NetworkPlugins, " and "),
+			"%q is not installed: only %s are supported; to install it, use olvmctl start with its manifests in "+
+				"--cni, or with its chart in --add-ons", s.CNI, strings.Join(NetworkPlugins, " and "),
 		)
 	}
 }
@@ -212,11 +213,11 @@ func (s *Source) checkRelease(i int, releases map[string]string) {
 	release, namespace := cmp.Or(a.Release, a.Name), cmp.Or(a.Namespace, "default")
 	if _, err := semver.NewConstraint(a.Version); a.Version != "" && err != nil {
 		s.noteEntry(false, "applications", i, "version",
-			"%s: %q is not a version, or a constraint of one; write for example 1.2.3 or ^1.2", a.Name, a.Version)
+			"%s: %q is not a version or version constraint; use for example 1.2.3 or ^1.2", a.Name, a.Version)
 	}
 
 	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
-		s.noteEntry(false, "applications", i, "namespace", "%s: %q is not a namespace: %s", a.Name, namespace,
+		s.noteEntry(false, "applications", i, "namespace", "%s: invalid namespace %q: %s", a.Name, namespace,
 			strings.Join(problems, "; "))
 	}
 
@@ -226,14 +227,14 @@ func (s *Source) checkRelease(i int, releases map[string]string) {
 	}
 
 	if len(problems) > 0 {
-		s.noteEntry(false, "applications", i, "release", "%s: %q is not a name of a release; write another: %s", a.Name,
+		s.noteEntry(false, "applications", i, "release", "%s: invalid release name %q; use another name: %s", a.Name,
 			release, strings.Join(problems, "; "))
 	}
 
 	key := namespace + "/" + release
 	if other, ok := releases[key]; ok {
 		s.noteEntry(false, "applications", i, "release",
-			"%s: it becomes the release %s as %s does; write another release or namespace", a.Name, key, other)
+			"%s: has the same release %s as %s; use another release or namespace", a.Name, key, other)
 	}
 
 	releases[key] = a.Name

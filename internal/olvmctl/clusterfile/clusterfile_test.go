@@ -244,7 +244,7 @@ func TestFlavorsOfAClusterFile(t *testing.T) {
 	}
 
 	_, err = read(t, "current.yaml").Manifests("default", none)
-	if err == nil || !strings.Contains(err.Error(), "extraIgnition is for images with Ignition") {
+	if err == nil || !strings.Contains(err.Error(), "extraIgnition requires an image with Ignition") {
 		t.Errorf("Ignition for cloud-init: %v", err)
 	}
 
@@ -295,7 +295,7 @@ kubeconfig: ~/.kube/config`
 	}
 
 	for key := range passedOver {
-		if n := strings.Count(texts(got), "warning: "+key+": it is not used"); n != 1 {
+		if n := strings.Count(texts(got), "warning: "+key+": ignored"); n != 1 {
 			t.Errorf("%d warnings about %s in\n%s", n, key, texts(got))
 		}
 	}
@@ -308,37 +308,37 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 		want    []string
 	}{
 		"an unknown key": {"current", []string{"virtualIp:", "virtualIP:"},
-			[]string{"cluster.yaml:5: virtualIP: there is no such key; did you mean virtualIp?",
-				"cluster.yaml: virtualIp: it is required"}},
+			[]string{"cluster.yaml:5: virtualIP: unknown key; did you mean virtualIp?",
+				"cluster.yaml: virtualIp: required"}},
 		"an unknown key deep down": {"current", []string{"vnicProfileName: kvm-vlan", "vnicProfile: kvm-vlan"},
-			[]string{"providers.olvm.controlPlaneMachine.olvmNetwork.vnicProfile: there is no such key; did you " +
-				"mean vnicProfileName?"}},
+			[]string{"providers.olvm.controlPlaneMachine.olvmNetwork.vnicProfile: unknown key; did you mean " +
+				"vnicProfileName?"}},
 		"a key of the other format": {"older", []string{"ovirtDatacenterName", "olvmDatacenterName"}, []string{
-			"cluster.yaml:12: providers.olvm.olvmCluster.olvmDatacenterName: there is no such key; did you mean " +
-				"ovirtDatacenterName?", "providers.olvm.olvmCluster.ovirtDatacenterName: it is required"}},
+			"cluster.yaml:12: providers.olvm.olvmCluster.olvmDatacenterName: unknown key; did you mean " +
+				"ovirtDatacenterName?", "providers.olvm.olvmCluster.ovirtDatacenterName: required"}},
 		"a key twice": {"current",
 			[]string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.30.160\nvirtualIp: 10.20.30.159"},
-			[]string{"cluster.yaml:6: virtualIp: it is in line 5 already; remove one of them"}},
+			[]string{"cluster.yaml:6: virtualIp: duplicate key, already in line 5; remove one of them"}},
 		"a key twice in a list": {"current", []string{"name: demo", "name: demo\ncatalogs: [{name: a, name: b}]"},
-			[]string{"catalogs.name: it is in line "}},
+			[]string{"catalogs.name: duplicate key, already in line "}},
 		"a key twice in what is free": {"current",
 			[]string{"name: demo", "name: demo\nclusterDefinitionInline: {a: {b: 1, b: 2}}"},
-			[]string{"cluster.yaml:2: clusterDefinitionInline.a.b: it is in line 2 already"}},
+			[]string{"cluster.yaml:2: clusterDefinitionInline.a.b: duplicate key, already in line 2"}},
 		"a key twice in the older": {"older",
 			[]string{"namespace: olvm-cluster", "namespace: olvm-cluster\n    namespace: other"},
-			[]string{"cluster.yaml:11: providers.olvm.namespace: it is in line 10 already"}},
+			[]string{"cluster.yaml:11: providers.olvm.namespace: duplicate key, already in line 10"}},
 		"a word for a number": {"current", []string{"controlPlaneNodes: 3", "controlPlaneNodes: three"},
-			[]string{`cluster.yaml:3: controlPlaneNodes: "three" is not a whole number`}},
+			[]string{`cluster.yaml:3: controlPlaneNodes: "three" is not an integer`}},
 		"an even control plane": {"current", []string{"controlPlaneNodes: 3", "controlPlaneNodes: 2"},
 			[]string{"cluster.yaml:3: controlPlaneNodes: 2 is even"}},
 		"fewer than none": {"current", []string{"workerNodes: 2", "workerNodes: -1"},
 			[]string{"workerNodes: -1 is less than 0"}},
 		"another provider": {"current", []string{"provider: olvm", "provider: vsphere"},
-			[]string{`provider: "vsphere" is not supported; write oci or olvm`}},
+			[]string{`provider: unsupported value "vsphere"; use oci or olvm`}},
 		"a version of nobody's": {"current", []string{"kubernetesVersion: 1.33", "kubernetesVersion: latest"},
-			[]string{`kubernetesVersion: "latest" is not a version`}},
+			[]string{`kubernetesVersion: invalid version "latest"`}},
 		"a version without its patch": {"current", []string{"kubernetesVersion: 1.33", "kubernetesVersion: 1.99"},
-			[]string{"which patch of 1.99 is not known"}},
+			[]string{"1.99 has no patch version"}},
 		"a virtual IP in the ranges": {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.30.163"},
 			[]string{"the control plane endpoint 10.20.30.163 is inside the machine ranges",
 				"providers.olvm.controlPlaneMachine.virtualMachine.network.ipv4.ipAddresses"}},
@@ -347,56 +347,57 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 				"virtualIp: 10.20.31.160", "ipAddresses: 10.20.30.161", "ipAddresses: # 10.20.30.161"},
 			[]string{"virtualIp: 10.20.31.160 is not in the subnet 10.20.30.0/24",
 				"controlPlaneMachine.virtualMachine.network.gateway: \"10.20.31.1\" is not " +
-					"an address of the subnet", "controlPlaneMachine.virtualMachine.network.ipv4.ipAddresses: it is required"}},
+					"an address of the subnet", "controlPlaneMachine.virtualMachine.network.ipv4.ipAddresses: " +
+					"required"}},
 		"a DNS server that is none": {"current",
 			[]string{"gateway: 10.20.30.1\n", "gateway: 10.20.30.1\n          dnsServers: 10.20.30.53, dns.example.com\n"},
-			[]string{"controlPlaneMachine.virtualMachine.network.dnsServers: \"dns.example.com\" is not an address"}},
+			[]string{"controlPlaneMachine.virtualMachine.network.dnsServers: invalid IP address \"dns.example.com\""}},
 		"an ingress address that is none": {"current", ingress("apps"),
-			[]string{`providers.olvm.ingressVirtualIp: "apps" is not an IP address`}},
+			[]string{`providers.olvm.ingressVirtualIp: invalid IP address "apps"`}},
 		"an ingress address that is the endpoint": {"current", ingress("10.20.30.160"),
-			[]string{"providers.olvm.ingressVirtualIp: 10.20.30.160 is virtualIp, too"}},
+			[]string{"providers.olvm.ingressVirtualIp: 10.20.30.160 is the same as virtualIp"}},
 		"an ingress address that is the gateway": {"current", ingress("10.20.30.1"),
 			[]string{"providers.olvm.ingressVirtualIp: 10.20.30.1 is the gateway"}},
 		"an ingress address that is the broadcast address": {"current", ingress("10.20.30.255"),
-			[]string{"providers.olvm.ingressVirtualIp: 10.20.30.255 is the network's or the broadcast address"}},
+			[]string{"providers.olvm.ingressVirtualIp: 10.20.30.255 is the network or broadcast address"}},
 		"an ingress address in the ranges": {"current", ingress("10.20.30.163"),
 			[]string{"the ingress address 10.20.30.163 is inside the machine ranges"}},
 		"an ingress address of another subnet": {"current", ingress("10.20.31.6"),
 			[]string{"warning: providers.olvm.ingressVirtualIp: 10.20.31.6 is not in the subnet 10.20.30.0/24"}},
 		"an ingress address of another family": {"current", ingress(`"fd00::6"`),
-			[]string{"providers.olvm.ingressVirtualIp: fd00::6 is of a family of which"}},
+			[]string{"providers.olvm.ingressVirtualIp: fd00::6 has an IP family without ipAddresses"}},
 		"an ingress address with a zone": {"current", ingress(`"fe80::6%eth0"`),
-			[]string{`providers.olvm.ingressVirtualIp: "fe80::6%eth0" is not an IP address`}},
+			[]string{`providers.olvm.ingressVirtualIp: invalid IP address "fe80::6%eth0"`}},
 		"an ingress address that Services may get": {"current", ingress("10.20.30.6\n    serviceLoadBalancers: " +
 			"{ipAddresses: 10.20.30.5-10.20.30.7}"),
-			[]string{"10.20.30.5-10.20.30.7 has ingressVirtualIp, 10.20.30.6"}},
+			[]string{"10.20.30.5-10.20.30.7 contains ingressVirtualIp (10.20.30.6)"}},
 		"a base domain that is none": {"current", domain("Example.com"),
-			[]string{`providers.olvm.baseDomain: "Example.com" is not a domain`}},
+			[]string{`providers.olvm.baseDomain: invalid domain "Example.com"`}},
 		"a base domain that is an address": {"current", domain("10.20.30.5"),
-			[]string{`providers.olvm.baseDomain: "10.20.30.5" is not a domain`}},
+			[]string{`providers.olvm.baseDomain: invalid domain "10.20.30.5"`}},
 		"a base domain that is too long": {"current", domain(strings.Repeat("a.", 99) + "com"),
-			[]string{"providers.olvm.baseDomain: with the name of the cluster it has 206 characters"}},
+			[]string{"providers.olvm.baseDomain: the domain with the name of the cluster has 206 characters"}},
 		"a virtual IP that is none": {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: api.example.com"},
-			[]string{`virtualIp: "api.example.com" is not an IP address`}},
+			[]string{`virtualIp: invalid IP address "api.example.com"`}},
 		"too few addresses": {"current",
 			[]string{"ipAddresses: 10.20.30.210-10.20.30.220", "ipAddresses: 10.20.30.210"},
-			[]string{"providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: it has 1 address " +
-				"for 2 machines"}},
+			[]string{"providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: not enough addresses: " +
+				"1 address for 2 machines"}},
 		"no address for an upgrade": {"current",
 			[]string{"ipAddresses: 10.20.30.210-10.20.30.220", "ipAddresses: 10.20.30.210-10.20.30.211"},
-			[]string{"warning: providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: " +
-				"it has as many addresses"}},
+			[]string{"warning: providers.olvm.workerMachine.virtualMachine.network.ipv4.ipAddresses: no spare " +
+				"address for an upgrade"}},
 		"too few addresses for both": {"older",
 			[]string{"startingIpAddress: 10.20.30.161", "startingIpAddress: 10.20.30.251"},
-			[]string{"olvmVmIpProfile: there are 4 addresses for the 5 machines of both kinds"}},
+			[]string{"olvmVmIpProfile: not enough addresses for both roles: 4 for 5 machines"}},
 		"ranges that overlap": {"current", []string{"ipAddresses: 10.20.30.161/30, 10.20.30.196, " +
 			"10.20.30.200-10.20.30.205", "ipAddresses: 10.20.30.210-10.20.30.213",
 			"ipAddresses: 10.20.30.210-10.20.30.220", "ipAddresses: 10.20.30.211-10.20.30.213"},
-			[]string{"there are 4 addresses for the 5 machines of both kinds"}},
+			[]string{"not enough addresses for both roles: 4 for 5 machines"}},
 		"a virtual IP of the gateway": {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.30.1"},
 			[]string{"virtualIp: 10.20.30.1 is the gateway of the subnet 10.20.30.0/24"}},
 		"a virtual IP of the network": {"current", []string{"virtualIp: 10.20.30.160", "virtualIp: 10.20.30.255"},
-			[]string{"virtualIp: 10.20.30.255 is the network's or the broadcast address"}},
+			[]string{"virtualIp: 10.20.30.255 is the network or broadcast address"}},
 		"an address that is none": {"current", []string{"10.20.30.196,", "10.20.30.1960,"},
 			[]string{"controlPlaneMachine.virtualMachine.network.ipv4.ipAddresses: ", "10.20.30.1960"}},
 		"a gateway elsewhere": {"current", []string{"gateway: 10.20.30.1\n", "gateway: 10.20.31.1\n"},
@@ -404,37 +405,38 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 		"networks that overlap": {"current", []string{"10.244.0.0/16,fd01::/48", "10.20.0.0/16,fd01::/48"},
 			[]string{"network.ipv4.subnet: 10.20.30.0/24 overlaps with 10.20.0.0/16 (podSubnet)"}},
 		"two networks of one family": {"current", []string{"10.96.0.0/12,fd02::/112", "10.96.0.0/12,10.128.0.0/12"},
-			[]string{"serviceSubnet: it has two networks of IPv4",
-				"serviceSubnet: it has networks of other families than podSubnet"}},
+			[]string{"serviceSubnet: contains two IPv4 networks",
+				"serviceSubnet: the networks must have the same IP families as in podSubnet"}},
 		"memory of nobody's": {"current", []string{"memory: 7GB", "memory: much"},
 			[]string{"controlPlaneMachine.virtualMachine.memory: "}},
 		"an engine with /api": {"current", []string{"/ovirt-engine", "/ovirt-engine/api"},
-			[]string{"warning: providers.olvm.olvmOvirtAPIServer.serverURL: it is used as " +
-				"https://engine.example.com/ovirt-engine; write that"}},
+			[]string{"warning: providers.olvm.olvmOvirtAPIServer.serverURL: olvmctl uses " +
+				"https://engine.example.com/ovirt-engine instead"}},
 		"an engine without TLS": {"current", []string{"https://engine", "http://engine"},
 			[]string{"serverURL: the engine URL must begin with https://, not http://; write " +
 				"https://engine.example.com/ovirt-engine"}},
 		"a CA that is not there": {"current", []string{"serverCAPath: ca.crt", "serverCAPath: other.crt"},
 			[]string{"serverCAPath: open ", "other.crt: no such file"}},
 		"a CA that is none": {"current", []string{"serverCAPath: ca.crt", "serverCAPath: cluster.yaml"},
-			[]string{"serverCAPath: it has no certificate in PEM"}},
+			[]string{"serverCAPath: no PEM certificate found"}},
 		"a CA of no use": {"current", []string{"serverCAPath: ca.crt", "serverCAPath: ca.crt\n      " +
-			"insecureSkipTLSVerify: true"}, []string{"warning: providers.olvm.olvmOvirtAPIServer.insecureSkipTLSVerify: with true the CA is not used"}},
+			"insecureSkipTLSVerify: true"}, []string{"warning: " +
+			"providers.olvm.olvmOvirtAPIServer.insecureSkipTLSVerify: if true, the CA is ignored"}},
 		"a password in clear": {"current", []string{`"$6$rounds=4096$salt$hash"`, "secret"},
-			[]string{"password: it is not a hash"}},
+			[]string{"password: must be a password hash"}},
 		"a key that is none": {"current", []string{"ssh-ed25519 AAAA", "ssh-ed25519 "},
-			[]string{"sshPublicKey: it is not a public key of SSH"}},
+			[]string{"sshPublicKey: invalid SSH public key"}},
 		"Butane that is none": {"current", []string{"variant: fcos", "variant: windows"},
 			[]string{"extraIgnitionInline: it is neither Ignition nor Butane"}},
 		"ports that are one": {"current", []string{"name: demo", "name: demo\nkubeApiServerBindPortAlt: 6443"},
 			[]string{"the load balancer listens at port 6443 itself"}},
 		"a proxy that is none": {"current", []string{"httpsProxy: http://proxy.example.com:3128",
-			"httpsProxy: proxy:3128"}, []string{`proxy.httpsProxy: "proxy:3128" is not the URL of a proxy`}},
+			"httpsProxy: proxy:3128"}, []string{`proxy.httpsProxy: invalid proxy URL "proxy:3128"`}},
 		"what is not rendered": {"current", []string{"workerNodes: 2", "workerNodes: 0", "name: demo",
 			"name: demo\napplications: [{name: ui}]\ncni: weave\nloadBalancer: x\nclusterDefinition: c.yaml\nclusterDefinitionInline: {a: b}"},
 			[]string{"warning: workerNodes: 0 means 1", "warning: cni:",
-				`warning: applications: ui is not installed: its catalog "" is not one of catalogs`,
-				"warning: loadBalancer:", "clusterDefinition: clusterDefinitionInline is there, too"}},
+				`warning: applications: ui is not installed: no such catalog "" in catalogs`,
+				"warning: loadBalancer:", "clusterDefinition: cannot be set together with clusterDefinitionInline"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := read(t, test.file+".yaml", test.changes...)
@@ -510,7 +512,7 @@ func TestTheStorageDriverOfAClusterFile(t *testing.T) {
 	problems := texts(odd.Validate())
 	if !strings.Contains(
 		problems,
-		`providers.olvm.ovirtCsiDriver.credentials: it is "Mine", and must be Own or Machines`,
+		`providers.olvm.ovirtCsiDriver.credentials: unsupported value "Mine"; use Own or Machines`,
 	) {
 		t.Errorf("odd credentials: %s", problems)
 	}
@@ -558,7 +560,7 @@ func TestDefaultsOfAUser(t *testing.T) {
 	check.Equal(t, "s.Providers.OLVM.Namespace", s.Providers.OLVM.Namespace, "mine")
 	check.Equal(t, "s.Providers.OLVM.DatacenterName", s.Providers.OLVM.DatacenterName, "Default")
 
-	want := "defaults.yaml:7: providers.olvm.selfmanaged: there is no such key; did you mean selfManaged?"
+	want := "defaults.yaml:7: providers.olvm.selfmanaged: unknown key; did you mean selfManaged?"
 	if !strings.Contains(problems, want) {
 		t.Errorf("no %q in\n%s", want, problems)
 	}
@@ -591,14 +593,13 @@ func TestIsClusterFile(t *testing.T) {
 // TestDocumentsOfAClusterFile has files that are partly unreadable, and files that only look unreadable.
 func TestDocumentsOfAClusterFile(t *testing.T) {
 	for name, test := range map[string]struct{ content, want string }{
-		"a second document is not ignored": {"name: a\n---\nname: b\n", "cluster.yaml:3: file: a second " +
-			"YAML document is there; remove it"},
+		"a second document is not ignored": {"name: a\n---\nname: b\n", "cluster.yaml:3: file: contains more than " +
+			"one YAML document; remove the others"},
 		"a second document that is not YAML is not": {"name: a\n---\n[\n", "cluster.yaml:"},
-		"a list has no keys": {"- name: a\n", "cluster.yaml:1: file: it " +
-			"is not a mapping of keys"},
-		"a text has no keys": {"name\n", "cluster.yaml:1: file: it is not a mapping of keys"},
-		"what is not YAML has the line": {"name: a\nprovider: olvm: b\n", "cluster.yaml:2: file: it " +
-			"is not valid YAML: mapping values are not allowed"},
+		"a list has no keys":                        {"- name: a\n", "cluster.yaml:1: file: not a YAML mapping"},
+		"a text has no keys":                        {"name\n", "cluster.yaml:1: file: not a YAML mapping"},
+		"what is not YAML has the line": {"name: a\nprovider: olvm: b\n", "cluster.yaml:2: file: invalid YAML: " +
+			"mapping values are not allowed"},
 		"documents around it that are empty are none":  {"# mine\n---\nname: a\n---\n# the end\n", ""},
 		"a separator in a text is none":                {"name: a\nsshPublicKey: |\n  ---\n  b\n", ""},
 		"a file with nothing has the defaults of keys": {"", ""},
@@ -677,16 +678,17 @@ applications:
 	}
 
 	_, err = source.Charts()
-	if err == nil || !strings.Contains(err.Error(), "applications: both: config and configFrom are there") {
+	if err == nil || !strings.Contains(err.Error(), "applications: both: config and configFrom cannot be set "+
+		"together") {
 		t.Errorf("%v", err)
 	}
 
 	all := texts(source.Validate())
 	for _, want := range []string{
-		"applications: far is not installed: its catalog hub is no repository of charts",
-		`applications: oracles is not installed: its catalog "" is not one of catalogs`,
-		"applications: both: config and configFrom", "cluster.yaml:8: applications: name: it " +
-			"is needed", "applications.nam: there is no such key; did you mean name?",
+		"applications: far is not installed: catalog hub is not a chart repository",
+		`applications: oracles is not installed: no such catalog "" in catalogs`,
+		"applications: both: config and configFrom", "cluster.yaml:8: applications: name: " +
+			"required", "applications.nam: unknown key; did you mean name?",
 		"applications: typo: configFrom: open ",
 	} {
 		if !strings.Contains(all, want) {
@@ -736,17 +738,17 @@ func TestCatalogsAndReleases(t *testing.T) {
 			"oci://registry.example.com/charts}]\n", ""},
 		"one of another protocol has what URL it likes": {"catalogs: [{name: a, protocol: " +
 			"artifacthub, uri: none}]\n", ""},
-		"a file has no charts": {"catalogs:\n- name: a\n  uri: file:///charts\n", "cluster.yaml:3: catalogs.uri: a: " +
-			"it is not a URL with http, https or oci"},
+		"a file has no charts": {"catalogs:\n- name: a\n  uri: file:///charts\n", "cluster.yaml:3: catalogs.uri: " +
+			"a: not an http, https or oci URL"},
 		"a URL that is none is not repeated": {"catalogs: [{name: a, uri: 'https://me:hunter2 " +
-			"@charts.example.com'}]\n", "cluster.yaml:1: catalogs.uri: a: it is not a URL"},
+			"@charts.example.com'}]\n", "cluster.yaml:1: catalogs.uri: a: not an http, https or oci URL"},
 		"a URL without its scheme is not repeated": {"catalogs: [{name: a, uri: " +
-			"'me:hunter2@charts.example.com'}]\n", "catalogs.uri: a: it is not a URL"},
+			"'me:hunter2@charts.example.com'}]\n", "catalogs.uri: a: not an http, https or oci URL"},
 		"a user of a registry logs in": {"catalogs: [{name: a, uri: " +
-			"'oci://me:hunter2@registry.example.com'}]\n", "catalogs.uri: a: an oci URL takes no user"},
+			"'oci://me:hunter2@registry.example.com'}]\n", "catalogs.uri: a: an oci URL cannot contain a user"},
 		"a catalog like one of the defaults is another": {"catalogs:\n- {name: defaults, uri: " +
-			"https://charts.example.com}\n", "cluster.yaml:2: catalogs.name: defaults: there is " +
-			"another catalog of that name"},
+			"https://charts.example.com}\n", "cluster.yaml:2: catalogs.name: defaults: another " +
+			"catalog has the same name"},
 		"an application is valid": {catalog + "applications:\n- {name: a, catalog: mine, " +
 			"version: ^1.2, namespace: apps, release: b.c}\n", ""},
 		"one twice in namespaces is": {catalog + "applications: [{name: a, catalog: mine}, " +
@@ -756,14 +758,14 @@ func TestCatalogsAndReleases(t *testing.T) {
 		"a version that is none is not found": {catalog + "applications:\n- {name: a, catalog: " +
 			"mine, version: newest}\n", `cluster.yaml:4: applications.version: a: "newest" is not a version`},
 		"a namespace that is none cannot be made": {catalog + "applications:\n- name: a\n  catalog: mine\n  " +
-			"namespace: My_Apps\n", `cluster.yaml:6: applications.namespace: a: "My_Apps" is not a namespace: `},
-		"a release that is none cannot be made": {catalog + "applications:\n- {name: a, catalog: " +
-			"mine, release: My_App}\n", `cluster.yaml:4: applications.release: a: "My_App" is not a name of a release; write another: `},
+			"namespace: My_Apps\n", `cluster.yaml:6: applications.namespace: a: invalid namespace "My_Apps": `},
+		"a release that is none cannot be made": {catalog + "applications:\n- {name: a, catalog: mine, release: " +
+			"My_App}\n", `cluster.yaml:4: applications.release: a: invalid release name "My_App"; use another name: `},
 		"a name that is too long wants a release": {catalog + "applications:\n- {name: " + strings.Repeat("a", 54) +
 			", catalog: mine}\n", "must be no more than 53 characters"},
 		"two of one release would replace each other": {catalog + "applications:\n- {name: a, catalog: mine}\n- " +
-			"{name: b, catalog: mine, release: a}\n", "cluster.yaml:5: applications.release: b: it becomes the " +
-			"release default/a as a does"},
+			"{name: b, catalog: mine, release: a}\n", "cluster.yaml:5: applications.release: b: has the same " +
+			"release default/a as a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defaults := filepath.Join(t.TempDir(), "defaults.yaml")
@@ -831,7 +833,7 @@ func TestBootImages(t *testing.T) {
 		}, "registry.example.com:5000/mirror/olcne/ock:1.31", "1.31", ""},
 		"of a version that is not one": {File{
 			KubernetesVersion: "latest",
-		}, "", "", `"latest" is not a version of Kubernetes`},
+		}, "", "", `invalid Kubernetes version "latest"`},
 	} {
 		image, tag, err := test.file.BootImage()
 		if image != test.image || tag != test.tag || (err == nil) != (test.fail == "") ||

@@ -171,14 +171,14 @@ func (s *Source) parseDocument(name string, content []byte) error {
 				File:    name,
 				Line:    next.Line,
 				Path:    "file",
-				Message: "a second YAML document is there; remove it, for a cluster file has one",
+				Message: "contains more than one YAML document; remove the others",
 			}
 		case next.Kind != yaml.MappingNode:
 			return Problem{
 				File:    name,
 				Line:    next.Line,
 				Path:    "file",
-				Message: "it is not a mapping of keys; write for example name: demo",
+				Message: "not a YAML mapping; use for example name: demo",
 			}
 		}
 
@@ -202,13 +202,13 @@ func syntaxProblem(name string, err error) Problem {
 	p := Problem{
 		File:    name,
 		Path:    "file",
-		Message: "it is not valid YAML: " + strings.TrimPrefix(err.Error(), "yaml: "),
+		Message: "invalid YAML: " + strings.TrimPrefix(err.Error(), "yaml: "),
 	}
 	if match := inLine.FindStringSubmatch(err.Error()); match != nil {
 		p.Line, _ = strconv.Atoi(match[1])
-		p.Message = "it is not valid YAML: " + match[2]
+		p.Message = "invalid YAML: " + match[2]
 		if strings.Contains(match[2], "cannot start any token") {
-			p.Message += "; indent with spaces, not with tabs, and put texts with signs in quotes"
+			p.Message += "; indent with spaces, not tabs, and quote strings with special characters"
 		}
 	}
 
@@ -240,7 +240,7 @@ func dropDuplicates(file string, node *yaml.Node, path string) []Problem {
 				File:    file,
 				Line:    key.Line,
 				Path:    full,
-				Message: fmt.Sprintf("it is in line %d already; remove one of them", line),
+				Message: fmt.Sprintf("duplicate key, already in line %d; remove one of them", line),
 			})
 			continue
 		}
@@ -296,18 +296,18 @@ var wrongTypeOf = regexp.MustCompile("^line ([0-9]+): cannot unmarshal !!([a-z]+
 
 // typesOf has the user's words for Go types.
 var typesOf = []struct{ prefix, words string }{
-	{"int", "a whole number"},
+	{"int", "an integer"},
 	{"bool", "true or false"},
 	{"*bool", "true or false"},
-	{"string", "a text"},
+	{"string", "a string"},
 	{"[]", "a list"},
-	{"map[", "a mapping of keys"},
-	{"clusterfile.", "a mapping of keys"},
-	{"struct", "a mapping of keys"},
+	{"map[", "a mapping"},
+	{"clusterfile.", "a mapping"},
+	{"struct", "a mapping"},
 }
 
 // shapesOf has the user's words for YAML tags.
-var shapesOf = map[string]string{"map": "a mapping of keys", "seq": "a list"}
+var shapesOf = map[string]string{"map": "a mapping", "seq": "a list"}
 
 // typeProblem converts the YAML library's message about a value of the wrong type to a problem with the path of the
 // key.
@@ -338,9 +338,9 @@ func (s *Source) typeProblem(text string) Problem {
 
 	out.Message = fmt.Sprintf("%q is not %s", match[3], wanted)
 	if shape, ok := shapesOf[match[2]]; ok {
-		out.Message = "it is " + shape + ", and must be " + wanted
+		out.Message = "must be " + wanted + ", not " + shape
 		if match[2] == "seq" && match[4] == "string" {
-			out.Message += ", with commas between the entries"
+			out.Message += "; separate the items with commas"
 		}
 	}
 
@@ -395,12 +395,12 @@ func unfit(file string, node *yaml.Node, t reflect.Type, path string) []Problem 
 	switch {
 	case node.Kind == yaml.ScalarNode && node.Tag == "!!float" && t.Kind() >= reflect.Int && t.Kind() <= reflect.Int64:
 		return []Problem{{
-			File: file, Line: node.Line, Path: path, Message: fmt.Sprintf("%q is not a whole number", node.Value),
+			File: file, Line: node.Line, Path: path, Message: fmt.Sprintf("%q is not an integer", node.Value),
 		}}
 	case node.Kind == yaml.ScalarNode && t.Kind() == reflect.String && hasLines(node.Value) &&
 		!slices.Contains(severalLines, path):
 		return []Problem{{
-			File: file, Line: node.Line, Path: path, Message: "it has a line break; write it on one line",
+			File: file, Line: node.Line, Path: path, Message: "contains a line break; use a single line",
 		}}
 	case node.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:
 		for _, entry := range node.Content {
@@ -419,21 +419,20 @@ func unfit(file string, node *yaml.Node, t reflect.Type, path string) []Problem 
 
 // passedOver lists the keys of Oracle's command that olvmctl ignores, with advice for the user.
 var passedOver = map[string]string{
-	"autoStartUI": "it is not used: no user interface is installed; leave it out",
-	"bootVolumeContainerImage": "it is not used: nodes boot from vmTemplateName; make its image " +
-		"with olvmctl image create",
-	"catalog": "it is not used: Oracle's catalog is not installed; name " +
-		"repositories of charts in catalogs",
-	"certificateInformation": "it is not used: kubeadm makes the certificates, under names of its own; leave it out",
-	"communityCatalog":       "it is not used: no catalog is installed; name repositories of charts in catalogs",
-	"directory":              "it is not used; leave it out",
-	"ephemeralCluster": "it is not used: without --kubeconfig olvmctl runs the management " +
-		"cluster as processes of its own",
-	"kubeconfig": "it is not used: name the management cluster with --kubeconfig",
-	"kubeProxyMode": "it is not used: kube-proxy has kubeadm's default, iptables; change the ConfigMap " +
-		"kube-proxy of the cluster that runs",
-	"providers.oci.kubeconfig": "it is not used: name the management cluster with --kubeconfig",
-	"quiet":                    "it is not used: progress goes to the error output; send that elsewhere",
+	"autoStartUI": "ignored: olvmctl installs no user interface; remove it",
+	"bootVolumeContainerImage": "ignored: nodes boot from vmTemplateName; create its image with olvmctl image " +
+		"create",
+	"catalog":                "ignored: olvmctl does not install Oracle's catalog; list chart repositories in catalogs",
+	"certificateInformation": "ignored: kubeadm creates the certificates, with its own subjects; remove it",
+	"communityCatalog":       "ignored: olvmctl installs no catalog; list chart repositories in catalogs",
+	"directory":              "ignored; remove it",
+	"ephemeralCluster": "ignored: without --kubeconfig, olvmctl runs the management cluster as local processes; " +
+		"remove it",
+	"kubeconfig": "ignored; to select the management cluster, use --kubeconfig",
+	"kubeProxyMode": "ignored: kube-proxy uses kubeadm's default, iptables; to change it, edit the ConfigMap " +
+		"kube-proxy in the cluster",
+	"providers.oci.kubeconfig": "ignored; to select the management cluster, use --kubeconfig",
+	"quiet":                    "ignored: progress goes to standard error; to hide it, redirect standard error",
 }
 
 // UnknownKeys returns a problem for each key in a YAML mapping that type T does not have. The problem suggests the most
@@ -478,7 +477,7 @@ func unknownKeys(file string, node *yaml.Node, t reflect.Type, path string) []Pr
 				File:    file,
 				Line:    key.Line,
 				Path:    full,
-				Message: "there is no such key" + suggestKey(key.Value, known),
+				Message: "unknown key" + suggestKey(key.Value, known),
 			})
 		}
 	}
@@ -506,7 +505,7 @@ func DidYouMean(key string, names []string) string {
 		return fmt.Sprintf("; did you mean %s?", best)
 	}
 
-	return "; there are " + strings.Join(names, ", ")
+	return "; use one of " + strings.Join(names, ", ")
 }
 
 // nodeAt returns the value at a path in a YAML node. If there is no value, it returns a node without a kind.

@@ -72,29 +72,29 @@ func (s *Source) checkDisks(kind machineKind) {
 	for i, d := range vm.DataDisks {
 		switch {
 		case d.Name == "":
-			s.noteEntry(false, list, i, "name", "it is required; write for example data")
+			s.noteEntry(false, list, i, "name", "required; use for example data")
 		case !diskName.MatchString(d.Name):
 			s.noteEntry(false, list, i, "name",
-				"%q is not a name of a disk; write up to 50 letters, digits, dots, hyphens and underscores", d.Name)
+				"invalid disk name %q; use up to 50 letters, digits, dots, hyphens and underscores", d.Name)
 		case seen[d.Name]:
-			s.noteEntry(false, list, i, "name", "another disk has the name %q already; write another one", d.Name)
+			s.noteEntry(false, list, i, "name", "another disk already has the name %q; use another name", d.Name)
 		}
 
 		seen[d.Name] = true
 
 		if d.Size == "" {
-			s.noteEntry(false, list, i, "size", "it is required; write for example 100GB")
+			s.noteEntry(false, list, i, "size", "required; use for example 100GB")
 		} else if _, err := desired.ParseMemory(d.Size); err != nil {
 			s.noteEntry(false, list, i, "size", "%s", diskSizeError(err))
 		}
 
 		if d.Format != "" && !slices.Contains(diskFormats, d.Format) {
-			s.noteEntry(false, list, i, "format", "it is %q, and must be %s", d.Format,
+			s.noteEntry(false, list, i, "format", "unsupported value %q; use %s", d.Format,
 				strings.Join(diskFormats, " or "))
 		}
 
 		if d.InterfaceType != "" && !slices.Contains(diskInterfaces, d.InterfaceType) {
-			s.noteEntry(false, list, i, "interfaceType", "it is %q, and must be one of %s", d.InterfaceType,
+			s.noteEntry(false, list, i, "interfaceType", "unsupported value %q; use one of %s", d.InterfaceType,
 				strings.Join(diskInterfaces, ", "))
 		}
 	}
@@ -108,7 +108,7 @@ func (s *Source) checkRootDisk(path string, d RootDisk) {
 	}
 
 	if d.Format != "" && !slices.Contains(diskFormats, d.Format) {
-		s.noteProblem(false, path+"format", "it is %q, and must be %s", d.Format, strings.Join(diskFormats, " or "))
+		s.noteProblem(false, path+"format", "unsupported value %q; use %s", d.Format, strings.Join(diskFormats, " or "))
 	}
 
 	needsCopy := d.Format == "raw" || d.Sparse != nil && !*d.Sparse
@@ -116,8 +116,7 @@ func (s *Source) checkRootDisk(path string, d RootDisk) {
 		s.noteProblem(
 			false,
 			path+"clone",
-			"format raw and a disk that is not sparse need a copy of the template's disk; "+
-				"write true, or remove it",
+			"a raw or non-sparse disk must be a copy of the template's disk; set clone to true, or remove it",
 		)
 	}
 }

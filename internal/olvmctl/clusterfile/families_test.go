@@ -81,11 +81,11 @@ func TestWhatIsWrongWithIPv6Alone(t *testing.T) {
 		"the gateway": {"fd00:20:30::5", "fd00:20:30::1", "is the gateway of the subnet"},
 		"no subnet": {
 			`subnet: "fd00:20:30::/64", gateway: "fe80::1", `, "",
-			"providers.olvm.workerMachine.virtualMachine.network.ipv6.subnet: it is required",
+			"providers.olvm.workerMachine.virtualMachine.network.ipv6.subnet: required",
 		},
 		"too few": {
 			"fd00:20:30::100-fd00:20:30::109", "fd00:20:30::100",
-			"network.ipv6.ipAddresses: it has 1 address for 2 machines",
+			"network.ipv6.ipAddresses: not enough addresses: 1 address for 2 machines",
 		},
 	} {
 		s := read(t, "current.yaml", append(sixOnly, test.old, test.now)...)
@@ -117,12 +117,13 @@ func TestLoadBalancersOfAClusterFile(t *testing.T) {
 	}
 
 	for addresses, want := range map[string]string{
-		"10.20.30.300":                `"10.20.30.300" is no address, no range a-b and no CIDR block`,
-		"10.20.31.1-10.20.31.9":       "10.20.31.1-10.20.31.9 is not in the subnet of the machines of providers.olvm.workerMachine (10.20.30.0/24)",
-		"10.20.30.150-10.20.30.160":   "has virtualIp, 10.20.30.160",
-		"10.20.30.1-10.20.30.3":       "has the gateway 10.20.30.1",
+		"10.20.30.300": `"10.20.30.300" is not an address, a range or a CIDR block`,
+		"10.20.31.1-10.20.31.9": "10.20.31.1-10.20.31.9 must be in the subnet of providers.olvm.workerMachine " +
+			"(10.20.30.0/24)",
+		"10.20.30.150-10.20.30.160":   "contains virtualIp (10.20.30.160)",
+		"10.20.30.1-10.20.30.3":       "contains the gateway 10.20.30.1",
 		"fd00:20:31::1-fd00:20:31::9": "",
-		"10.20.30.220-10.20.30.230":   "overlaps with the addresses of machines 10.20.30.210-10.20.30.220",
+		"10.20.30.220-10.20.30.230":   "overlaps with the machine addresses 10.20.30.210-10.20.30.220",
 	} {
 		problems := texts(with(addresses).Validate())
 		if check.Contains(t, addresses, problems, want); want == "" {
@@ -131,13 +132,14 @@ func TestLoadBalancersOfAClusterFile(t *testing.T) {
 	}
 
 	four := with("fd00:20:31::1", "10.244.0.0/16,fd01::/48", "10.244.0.0/16", "10.96.0.0/12,fd02::/112", "10.96.0.0/12")
-	check.Contains(t, "IPv6 without pods of IPv6", texts(four.Validate()), "is of a family that podSubnet (10.244.0.0/16)")
+	check.Contains(t, "IPv6 without pods of IPv6", texts(four.Validate()),
+		"podSubnet (10.244.0.0/16) has no network of the IP family")
 
 	router := with("fd00:20:30::1", sixOnly...)
-	check.Contains(t, "the router", texts(router.Validate()), "has the gateway fd00:20:30::1")
+	check.Contains(t, "the router", texts(router.Validate()), "contains the gateway fd00:20:30::1")
 
 	six := with("fd00:20:30::200-fd00:20:30::20f", sixOnly...)
 	check.Equal(t, "problems of IPv6", texts(six.Validate()), "")
 	elsewhere := with("fd00:99::1", sixOnly...)
-	check.Contains(t, "elsewhere", texts(elsewhere.Validate()), "is not in the subnet of the machines")
+	check.Contains(t, "elsewhere", texts(elsewhere.Validate()), "must be in the subnet of providers.olvm")
 }

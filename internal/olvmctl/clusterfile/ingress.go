@@ -101,15 +101,14 @@ func (s *Source) checkDomain() {
 		s.noteProblem(
 			false,
 			baseDomain,
-			"%q is not a domain; write lower case letters, digits, hyphens and dots, such as "+
-				"example.com",
+			"invalid domain %q; use lower case letters, digits, hyphens and dots, such as example.com",
 			domain,
 		)
 	case len(s.Domain()) > maxDomain:
 		s.noteProblem(
 			false,
 			baseDomain,
-			"with the name of the cluster it has %d characters; write one with which it has at "+
+			"the domain with the name of the cluster has %d characters; use a shorter domain, so that it has at "+
 				"most %d",
 			len(s.Domain()),
 			maxDomain,
@@ -133,14 +132,13 @@ func (s *Source) ingressAddress() netip.Addr {
 		s.noteProblem(
 			false,
 			ingressVirtualIP,
-			"%q is not an IP address; write one that is free, such as 10.20.30.6, which a "+
-				"node with ingress holds",
+			"invalid IP address %q; use a free address for a node with ingress, such as 10.20.30.6",
 			text,
 		)
 
 		return netip.Addr{}
 	case vipErr == nil && vip == address:
-		s.noteProblem(false, ingressVirtualIP, "%s is virtualIp, too; they need addresses of their own", address)
+		s.noteProblem(false, ingressVirtualIP, "%s is the same as virtualIp; use different addresses", address)
 	}
 
 	return address
@@ -155,8 +153,7 @@ func (s *Source) checkIngress(kind machineKind, pool *addressrange.Set, address 
 		s.noteProblem(
 			false,
 			ingressVirtualIP,
-			"%s is of a family of which %s has no ipAddresses; write an address of the "+
-				"other family",
+			"%s has an IP family without ipAddresses in %s; use an address of the other IP family",
 			address,
 			kind.prefix+"virtualMachine.network",
 		)
@@ -170,8 +167,8 @@ func (s *Source) checkIngressSubnet(kind machineKind, address netip.Addr) {
 		s.noteProblem(
 			true,
 			ingressVirtualIP,
-			"%s is not in the subnet %s of %s, whose nodes may hold it: clients reach it "+
-				"only if a router sends that address to the network of the nodes",
+			"%s is not in the subnet %s of %s, whose nodes may hold the address: clients reach it only if a router "+
+				"routes it to the network of the nodes",
 			address,
 			subnet.Masked(),
 			strings.TrimSuffix(kind.prefix, "."),

@@ -56,7 +56,7 @@ func LoadDefaults(provider, defaults, flavor string) (Loaded, []Problem, error) 
 	out, problems, err := loadSource(source, path, flavor)
 	for i := range problems {
 		if problems[i].Line == 0 && !problems[i].Warning {
-			problems[i].Message += "; without a cluster file it comes from the file of --defaults"
+			problems[i].Message += "; without a cluster file, set it in the file of --defaults"
 		}
 	}
 
@@ -120,8 +120,8 @@ func (s *Source) readDefinition() ([]*unstructured.Unstructured, error) {
 		}
 	}
 
-	return nil, fmt.Errorf("%s: there is no Cluster %s of namespace %s in it, which %s and %s name", key, s.Name,
-		s.Namespace(), "name", s.NamespaceKey())
+	return nil, fmt.Errorf("%s: no Cluster %s in namespace %s found; correct %s or %s", key, s.Name, s.Namespace(),
+		"name", s.NamespaceKey())
 }
 
 // inlineContent returns a value that the file contains as text or as YAML.
@@ -167,7 +167,7 @@ func (s *Source) CompleteEngine(config *engine.Config) error {
 
 	certificates, err := s.CA()
 	if err != nil {
-		return fmt.Errorf("the CA of the engine: %w", err)
+		return fmt.Errorf("failed to read the CA of the engine: %w", err)
 	}
 
 	config.CA = slices.Concat(certificates...)

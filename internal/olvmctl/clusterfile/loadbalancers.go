@@ -40,7 +40,8 @@ func (s *Source) LoadBalancers() ([]*unstructured.Unstructured, error) {
 func addressRange(text string) (netipx.IPRange, error) {
 	out, err := addressrange.ParseRange(text)
 	if err != nil {
-		return out, fmt.Errorf("%q is no address, no range a-b and no CIDR block", text)
+		return out, fmt.Errorf("%q is not an address, a range or a CIDR block; use for example "+
+			"10.20.30.40-10.20.30.49", text)
 	}
 
 	return out, nil
@@ -62,7 +63,9 @@ func (s *Source) checkLoadBalancers() {
 		}
 		if !slices.ContainsFunc(s.PodNetworks(), hasFamily) {
 			s.noteProblem(
-				false, serviceLoadBalancers, "%s is of a family that podSubnet (%s) has no network of", wanted,
+				false, serviceLoadBalancers,
+				"podSubnet (%[2]s) has no network of the IP family of %[1]s; use an address of the other IP family",
+				wanted,
 				s.PodSubnet,
 			)
 			continue
@@ -89,7 +92,7 @@ func (s *Source) checkReachable(wanted netipx.IPRange) {
 		case known && subnet.Contains(wanted.From()) && subnet.Contains(wanted.To()):
 		case known || wanted.From().Is4() && s.isIPv6Only():
 			s.noteProblem(
-				false, serviceLoadBalancers, "%s is not in the subnet of the machines of %s (%s), which announce it",
+				false, serviceLoadBalancers, "%s must be in the subnet of %s (%s), whose machines announce it",
 				wanted, strings.TrimSuffix(kind.prefix, "."), text,
 			)
 		}
@@ -99,11 +102,11 @@ func (s *Source) checkReachable(wanted netipx.IPRange) {
 // checkOthersAddresses checks that no other part of the cluster uses the addresses.
 func (s *Source) checkOthersAddresses(wanted netipx.IPRange) {
 	if vip, err := netip.ParseAddr(s.VirtualIP); err == nil && wanted.Contains(vip) {
-		s.noteProblem(false, serviceLoadBalancers, "%s has virtualIp, %s", wanted, vip)
+		s.noteProblem(false, serviceLoadBalancers, "%s contains virtualIp (%s)", wanted, vip)
 	}
 
 	if ingress, err := netip.ParseAddr(s.Providers.OLVM.IngressVirtualIP); err == nil && wanted.Contains(ingress) {
-		s.noteProblem(false, serviceLoadBalancers, "%s has ingressVirtualIp, %s", wanted, ingress)
+		s.noteProblem(false, serviceLoadBalancers, "%s contains ingressVirtualIp (%s)", wanted, ingress)
 	}
 
 	for _, kind := range s.machineKinds() {
@@ -113,7 +116,7 @@ func (s *Source) checkOthersAddresses(wanted netipx.IPRange) {
 		for _, text := range append(splitList(network.IPv4.IPAddresses), splitList(network.IPv6.IPAddresses)...) {
 			if used, err := addressRange(text); err == nil && used.Overlaps(wanted) {
 				s.noteProblem(
-					false, serviceLoadBalancers, "%s overlaps with the addresses of machines %s (%s)", wanted, used,
+					false, serviceLoadBalancers, "%s overlaps with the machine addresses %s (%s)", wanted, used,
 					kind.prefix+"virtualMachine.network",
 				)
 			}
@@ -137,7 +140,7 @@ func (s *Source) checkGateways(network GuestNetwork, wanted netipx.IPRange) {
 
 	for _, gateway := range gateways {
 		if wanted.Contains(gateway) {
-			s.noteProblem(false, serviceLoadBalancers, "%s has the gateway %s", wanted, gateway)
+			s.noteProblem(false, serviceLoadBalancers, "%s contains the gateway %s", wanted, gateway)
 			return
 		}
 	}

@@ -58,7 +58,7 @@ func Flavors() []string {
 // variables missing from the file, like clusterctl's lookup in the environment.
 func (s *Source) Manifests(flavor string, lookup func(string) (string, bool)) ([]*unstructured.Unstructured, error) {
 	if !slices.Contains(Flavors(), flavor) {
-		return nil, fmt.Errorf("there is no flavor %q; there are %s", flavor, strings.Join(Flavors(), ", "))
+		return nil, fmt.Errorf("no such flavor %q; use one of %s", flavor, strings.Join(Flavors(), ", "))
 	}
 
 	file := "cluster-template.yaml"
@@ -139,7 +139,8 @@ func (s *Source) fillVariables(content []byte, flavor string, lookup func(string
 
 		switch {
 		case hasLines(value):
-			problem = fmt.Errorf("the value of %s has a line break, which could add fields; write it on one line", name)
+			problem = fmt.Errorf("the value of %s contains a line break, which could add fields; use a single line",
+				name)
 		case ok:
 			return value, nil
 		case defaults[name] == nil:
@@ -150,7 +151,7 @@ func (s *Source) fillVariables(content []byte, flavor string, lookup func(string
 	})
 	if problem == nil && len(missing) > 0 {
 		slices.Sort(missing)
-		problem = fmt.Errorf("variables of the flavor %s have no value; set them in the environment: %s", flavor,
+		problem = fmt.Errorf("variables of flavor %s are not set; set them in the environment: %s", flavor,
 			strings.Join(slices.Compact(missing), ", "))
 	}
 
@@ -442,7 +443,7 @@ func (s *Source) extraConfigs(ignition bool) ([]any, error) {
 	}
 
 	if len(more) > 0 && !ignition {
-		return nil, fmt.Errorf("extraIgnition is for images with Ignition; use the flavor %s, or remove it",
+		return nil, fmt.Errorf("extraIgnition requires an image with Ignition; use --flavor %s, or remove it",
 			DefaultFlavor)
 	}
 

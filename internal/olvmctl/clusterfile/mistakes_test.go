@@ -28,59 +28,61 @@ func TestAMistakeIsSaidByItsKey(t *testing.T) {
 	const ranges = "ipAddresses: 10.20.30.210-10.20.30.220"
 
 	for change, want := range map[[2]string][]string{
-		{"workerNodes: 2", "workerNodes: two"}: {`cluster.yaml:4: workerNodes: "two" is not a whole number`},
-		{"workerNodes: 2", "workerNodes: 2.5"}: {`cluster.yaml:4: workerNodes: "2.5" is not a whole number`},
-		{"workerNodes: 2", "workerNodes: [2]"}: {"cluster.yaml:4: workerNodes: it is a list, and must be a whole number"},
+		{"workerNodes: 2", "workerNodes: two"}: {`cluster.yaml:4: workerNodes: "two" is not an integer`},
+		{"workerNodes: 2", "workerNodes: 2.5"}: {`cluster.yaml:4: workerNodes: "2.5" is not an integer`},
+		{"workerNodes: 2", "workerNodes: [2]"}: {"cluster.yaml:4: workerNodes: must be an integer, not a list"},
 		{"workerNodes: 2", "workerNodes: -1"}:  {"cluster.yaml:4: workerNodes: -1 is less than 0"},
 		{"workerNodes: 2", "workerNodes: {a: 2}"}: {
-			"cluster.yaml:4: workerNodes: it is a mapping of keys, and must be a whole number"},
-		{"virtualIp: 10.20.30.160", "virtualIp: x"}:             {`cluster.yaml:5: virtualIp: "x" is not an IP address; write one`},
-		{"virtualIp: 10.20.30.160", "virtualIp: 127.20.90.555"}: {`virtualIp: "127.20.90.555" is not an IP address`},
+			"cluster.yaml:4: workerNodes: must be an integer, not a mapping"},
+		{"virtualIp: 10.20.30.160", "virtualIp: x"}:             {`cluster.yaml:5: virtualIp: invalid IP address "x"; use a free address`},
+		{"virtualIp: 10.20.30.160", "virtualIp: 127.20.90.555"}: {`virtualIp: invalid IP address "127.20.90.555"`},
 		{"virtualIp: 10.20.30.160", "virtualIp: [10.20.30.160]"}: {
-			"cluster.yaml:5: virtualIp: it is a list, and must be a text"},
+			"cluster.yaml:5: virtualIp: must be a string, not a list"},
 		{"kubernetesVersion: 1.33", "kubernetesVersion: 1.19.1"}: {
-			"warning: kubernetesVersion: Cluster API does not support 1.19.1 any more; write 1.31 or newer",
-			"warning: " + control + `vmTemplateName: "ock-1.33" looks like a template for Kubernetes 1.33, and`,
-			"warning: " + worker + `vmTemplateName: "ock-1.33" looks like a template for Kubernetes 1.33, and`},
+			"warning: kubernetesVersion: Cluster API no longer supports 1.19.1; use 1.31 or newer",
+			"warning: " + control + `vmTemplateName: "ock-1.33" looks like a template for Kubernetes 1.33, but`,
+			"warning: " + worker + `vmTemplateName: "ock-1.33" looks like a template for Kubernetes 1.33, but`},
 		{"kubernetesVersion: 1.33", "kubernetesVersion: 1.36.1"}: {
-			"and kubernetesVersion is 1.36.1: machines with another kubelet", "and kubernetesVersion is 1.36.1: machines"},
+			"but kubernetesVersion is 1.36.1: machines with another kubelet",
+			"but kubernetesVersion is 1.36.1: machines"},
 		{ranges, "ipAddresses: 10.20.30.200-10.20.30.220"}: {
 			"warning: " + worker + "virtualMachine.network.ipv4.ipAddresses: 10.20.30.200 is also in the ranges of the"},
-		{ranges, "ipAddresses: 10.20.30.210"}: {"ipv4.ipAddresses: it has 1 address for 2 machines"},
+		{ranges, "ipAddresses: 10.20.30.210"}: {"ipv4.ipAddresses: not enough addresses: 1 address for 2 machines"},
 		{ranges, "ipAddresses: [10.20.30.210, 10.20.30.211]"}: {
-			"it is a list, and must be a text, with commas between the entries"},
+			"must be a string, not a list; separate the items with commas"},
 		{ranges, "ipAddresses: 10.20.30.220-10.20.30.210"}: {"ends before it begins; swap its ends"},
-		{"cores: 2", "cores: many"}:                        {`cpu.topology.cores: "many" is not a whole number`},
-		{"cores: 2", "cores: 1.5"}:                         {`cpu.topology.cores: "1.5" is not a whole number`},
+		{"cores: 2", "cores: many"}:                        {`cpu.topology.cores: "many" is not an integer`},
+		{"cores: 2", "cores: 1.5"}:                         {`cpu.topology.cores: "1.5" is not an integer`},
 		{"autoConf: true", "autoConf: maybe"}:              {`ipv6.autoConf: "maybe" is not true or false`},
-		{"name: demo", "name: My Cluster"}:                 {`name: "My Cluster" is not a name of a cluster: write up to 63`},
-		{"namespace: olvm", "namespace: OLVM"}:             {`namespace: "OLVM" is not a namespace: write up to 63 lower`},
+		{"name: demo", "name: My Cluster"}:                 {`name: invalid cluster name "My Cluster": use up to 63`},
+		{"namespace: olvm", "namespace: OLVM"}:             {`namespace: invalid namespace "OLVM": use up to 63 lower`},
 		{"podSubnet: 10.244.0.0/16,fd01::/48", "podSubnet: 10.244.0.0"}: {
-			`podSubnet: "10.244.0.0" is not a network in CIDR notation; write for example 10.244.0.0/16`},
+			`podSubnet: "10.244.0.0" is not a CIDR block; use for example 10.244.0.0/16`},
 		{"networkName: kvm-vlan", `networkName: "kvm-vlan\n          vnicProfileName: another"`}: {
-			control + "olvmNetwork.networkName: it has a line break; write it on one line"},
-		{"networkName: kvm-vlan", `networkName: "kvm-vlan\u2028          vnicProfileName: another"`}: {"it has a line break"},
+			control + "olvmNetwork.networkName: contains a line break; use a single line"},
+		{"networkName: kvm-vlan", `networkName: "kvm-vlan\u2028          vnicProfileName: another"`}: {"contains a line break"},
 		{"networkName: kvm-vlan", "networkName: >\n            kvm-vlan"}:                            {},
-		{"provider: olvm", "provider: [olvm]"}:                                                       {"provider: it is a list, and must be a text"},
+		{"provider: olvm", "provider: [olvm]"}: {"provider: " +
+			"must be a string, not a list"},
 		{"      memory: 7GB", "      memory: 7GB\n        rootDisk: 100GB"}: {
-			control + `virtualMachine.rootDisk: "100GB" is not a mapping of keys`},
+			control + `virtualMachine.rootDisk: "100GB" is not a mapping`},
 		{"      memory: 7GB", "      memory: 7GB\n        dataDisks: {name: a}"}: {
-			"cluster.yaml:46: " + control + "virtualMachine.dataDisks: it is a mapping of keys, and must be a list"},
+			"cluster.yaml:46: " + control + "virtualMachine.dataDisks: must be a list, not a mapping"},
 		{"      memory: 7GB", "      memory: 7GB\n        rootDisk: {size: big, format: raw, clone: false}"}: {
 			control + `virtualMachine.rootDisk.size: "big" is not a size`,
-			control + "virtualMachine.rootDisk.clone: format raw and a disk that is not sparse need a copy"},
+			control + "virtualMachine.rootDisk.clone: a raw or non-sparse disk must be a copy"},
 		{"      memory: 7GB", "      memory: 7GB\n        dataDisks: [{name: a, size: 1GB}, {name: a, size: 10}, {}]"}: {
-			`dataDisks.name: another disk has the name "a" already`, `dataDisks.size: "10" is less than 256MB`,
-			"dataDisks.name: it is required; write for example data", "dataDisks.size: it is required; write for"},
+			`dataDisks.name: another disk already has the name "a"`, `dataDisks.size: "10" is less than 256MB`,
+			"dataDisks.name: required; use for example data", "dataDisks.size: required; use for"},
 		{"      memory: 7GB", "      memory: 7GB\n        dataDisks: [{name: x y, size: 1GB, format: qcow2, interfaceType: ide}]"}: {
-			`dataDisks.name: "x y" is not a name of a disk`, `dataDisks.format: it is "qcow2", and must be cow or raw`,
-			`dataDisks.interfaceType: it is "ide", and must be one of virtio_scsi, virtio, sata`},
+			`dataDisks.name: invalid disk name "x y"`, `dataDisks.format: unsupported value "qcow2"; use cow or raw`,
+			`dataDisks.interfaceType: unsupported value "ide"; use one of virtio_scsi, virtio, sata`},
 		{"nameserver 10.20.30.53", "nothing"}: {}, // the text names resolv.conf
 		{"/etc/resolv.conf", "/etc/motd"}:     {}, // the text names a nameserver
 		{"- path: /etc/resolv.conf\n      mode: 0644\n      overwrite: true\n      contents:\n        inline: |\n          " +
 			"nameserver 10.20.30.53", "- path: /etc/motd"}: {
-			"warning: " + control + "virtualMachine.network.dnsServers: there is none: nodes resolve no names",
-			"warning: " + worker + "virtualMachine.network.dnsServers: there is none"},
+			"warning: " + control + "virtualMachine.network.dnsServers: no DNS servers: nodes cannot resolve names",
+			"warning: " + worker + "virtualMachine.network.dnsServers: no DNS servers"},
 	} {
 		t.Run(change[1], func(t *testing.T) {
 			got := read(t, "current.yaml", change[0], change[1]).Validate()
@@ -95,7 +97,7 @@ func TestAMistakeIsSaidByItsKey(t *testing.T) {
 	}
 
 	_, err := Parse(filepath.Join(t.TempDir(), "cluster.yaml"), []byte("name: demo\nproviders:\n\tolvm: {}\n"), "")
-	check.Contains(t, "tabs", err.Error(), "indent with spaces, not with tabs")
+	check.Contains(t, "tabs", err.Error(), "indent with spaces, not tabs")
 }
 
 // TestFourMistakesAreSaidAtOnce has mistakes in four different parts of a file.
@@ -185,7 +187,7 @@ func TestNoValueOfTheEnvironmentAddsAField(t *testing.T) {
 
 				return "1", true
 			})
-			check.Error(t, err, "the value of "+variable+" has a line break, which could add fields")
+			check.Error(t, err, "the value of "+variable+" contains a line break, which could add fields")
 		}
 	}
 }

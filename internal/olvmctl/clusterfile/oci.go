@@ -65,12 +65,12 @@ func (s *Source) checkOCI() {
 	const path = "providers.oci."
 	o := s.Providers.OCI
 	if o.Compartment == "" {
-		s.noteProblem(false, path+"compartment", "it is required; write an OCID, or a path such as parent/child")
+		s.noteProblem(false, path+"compartment", "required; use an OCID, or a path such as parent/child")
 	}
 
 	if len(s.Name) > maxOCIName {
 		s.noteProblem(
-			false, "name", "%q has more than %d characters, the most that a cluster on OCI has", s.Name, maxOCIName,
+			false, "name", "%q is too long for a cluster on OCI; use at most %d characters", s.Name, maxOCIName,
 		)
 	}
 
@@ -78,13 +78,15 @@ func (s *Source) checkOCI() {
 	case UserPrincipal, InstancePrincipal:
 	default:
 		s.noteProblem(
-			false, path+"principal", "it is %q, and must be %s or %s", o.Principal, UserPrincipal, InstancePrincipal,
+			false, path+"principal", "unsupported value %q; use %s or %s", o.Principal, UserPrincipal,
+			InstancePrincipal,
 		)
 	}
 
 	for key, id := range map[string]string{"amd64": o.Images.AMD64, "arm64": o.Images.ARM64} {
 		if id != "" && !imageOCID.MatchString(id) {
-			s.noteProblem(false, path+"images."+key, "%q is no OCID of an image, which begins with ocid1.image", id)
+			s.noteProblem(false, path+"images."+key,
+				"%q is not the OCID of an image; use an OCID that starts with ocid1.image", id)
 		}
 	}
 
@@ -107,7 +109,7 @@ func (s *Source) checkShape(path string, shape OCIShape) {
 
 	size, err := strconv.ParseFloat(shape.BootVolumeSizeInGBs, 64)
 	if err == nil && size > 0 && size < 50 {
-		s.noteProblem(false, path+"bootVolumeSizeInGBs", "%s is less than 50, the least that OCI has",
+		s.noteProblem(false, path+"bootVolumeSizeInGBs", "%s is less than 50, the minimum on OCI",
 			shape.BootVolumeSizeInGBs)
 	}
 }
@@ -124,7 +126,7 @@ func (s *Source) checkEndpoints() {
 	for key, value := range s.Providers.OCI.Endpoints.byKey() {
 		parsed, err := url.Parse(value)
 		if value != "" && (err != nil || parsed.Scheme != "https" || parsed.Host == "") {
-			s.noteProblem(false, "providers.oci.endpoints."+key, "%q is not a URL with https", value)
+			s.noteProblem(false, "providers.oci.endpoints."+key, "%q is not an https URL", value)
 		}
 	}
 }
@@ -139,8 +141,8 @@ func (s *Source) checkUnusedByOCI() {
 			s.noteProblem(
 				false,
 				path,
-				"machines on OCI have cloud-init, because Cluster API writes Ignition 2 alone, which "+
-					"current images do not read; remove it",
+				"not supported on OCI: machines use cloud-init, because Cluster API supports only Ignition 2, "+
+					"which current images cannot read; remove it",
 			)
 		}
 	}
@@ -151,13 +153,13 @@ func (s *Source) checkUnusedByOCI() {
 	} {
 		if value != "" {
 			s.noteProblem(
-				true, path, "it is not used on OCI, where a network load balancer is in front of the API servers",
+				true, path, "ignored on OCI, which has a network load balancer for the API servers",
 			)
 		}
 	}
 
 	if s.KubeAPIServerBindPortAlt != 0 {
-		s.noteProblem(true, "kubeApiServerBindPortAlt", "it is not used on OCI")
+		s.noteProblem(true, "kubeApiServerBindPortAlt", "ignored on OCI")
 	}
 }
 

@@ -27,19 +27,22 @@ func TestWhatIsWrongInAClusterFileForOCI(t *testing.T) {
 
 	for name, test := range map[string]struct{ settings, more, want string }{
 		"nothing":         {"", "", ""},
-		"what ocne knows": {"    kubeconfig: x", "", "warning: providers.oci.kubeconfig: it is not used"},
-		"no such key":     {"    compartmnt: x", "", "providers.oci.compartmnt: there is no such key; did you mean compartment?"},
-		"an image":        {"    images: {arm64: ocid1.instance.oc1..a}", "", "providers.oci.images.arm64"},
-		"processors":      {"    workerShape: {ocpus: many}", "", `providers.oci.workerShape.ocpus: "many" is not a number`},
+		"what ocne knows": {"    kubeconfig: x", "", "warning: providers.oci.kubeconfig: ignored"},
+		"no such key": {"    compartmnt: x", "", "providers.oci.compartmnt: unknown key; did you mean " +
+			"compartment?"},
+		"an image":   {"    images: {arm64: ocid1.instance.oc1..a}", "", "providers.oci.images.arm64"},
+		"processors": {"    workerShape: {ocpus: many}", "", `providers.oci.workerShape.ocpus: "many" is not a number`},
 		"a small disk": {
 			"    controlPlaneShape: {bootVolumeSizeInGBs: 20}", "",
 			"providers.oci.controlPlaneShape.bootVolumeSizeInGBs: 20 is less than 50",
 		},
-		"who asks":         {"    principal: Nobody", "", "providers.oci.principal: it is \"Nobody\""},
-		"an endpoint":      {"    endpoints: {compute: http://x}", "", "providers.oci.endpoints.compute"},
-		"Ignition":         {"", "extraIgnitionInline: {variant: fcos}", "extraIgnitionInline: machines on OCI have cloud-init"},
-		"a virtual IP":     {"", "virtualIp: 10.0.0.9", "warning: virtualIp: it is not used on OCI"},
-		"two definitions":  {"", "clusterDefinition: a\nclusterDefinitionInline: b", "clusterDefinitionInline is there, too"},
+		"who asks":    {"    principal: Nobody", "", "providers.oci.principal: unsupported value \"Nobody\""},
+		"an endpoint": {"    endpoints: {compute: http://x}", "", "providers.oci.endpoints.compute"},
+		"Ignition": {"", "extraIgnitionInline: {variant: fcos}",
+			"extraIgnitionInline: not supported on OCI: machines use cloud-init"},
+		"a virtual IP": {"", "virtualIp: 10.0.0.9", "warning: virtualIp: ignored on OCI"},
+		"two definitions": {"", "clusterDefinition: a\nclusterDefinitionInline: b",
+			"cannot be set together with clusterDefinitionInline"},
 		"even number":      {"", "controlPlaneNodes: 2", "controlPlaneNodes: 2 is even"},
 		"overlapping nets": {"", "podSubnet: 10.0.0.0/16", "10.0.0.0/16 overlaps with 10.0.0.0/16 (podSubnet)"},
 	} {

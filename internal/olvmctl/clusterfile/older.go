@@ -117,7 +117,7 @@ func convertOlder(olvm *yaml.Node) (*yaml.Node, error) {
 func (from olderMachine) convertMachine(name string, older olderOLVM, to *Machine) error {
 	profile := older.Cluster.IPProfile
 	if from.IPProfileName != "" && from.IPProfileName != profile.Name {
-		return fmt.Errorf("%s.olvmVmIpProfileName: there is no profile %q; olvmCluster.olvmVmIpProfile is %q",
+		return fmt.Errorf("%s.olvmVmIpProfileName: no such profile %q; olvmCluster.olvmVmIpProfile is %q",
 			name, from.IPProfileName, profile.Name)
 	}
 
@@ -138,14 +138,14 @@ func (from olderMachine) convertMachine(name string, older olderOLVM, to *Machin
 
 	start, err := netip.ParseAddr(profile.StartingIPAddress)
 	if err != nil {
-		return fmt.Errorf("olvmCluster.olvmVmIpProfile.startingIpAddress: %q is not an address",
+		return fmt.Errorf("olvmCluster.olvmVmIpProfile.startingIpAddress: invalid IP address %q",
 			profile.StartingIPAddress)
 	}
 
 	mask := net.ParseIP(profile.Netmask).To4()
 	ones, bits := net.IPMask(mask).Size()
 	if mask == nil || bits == 0 {
-		return fmt.Errorf("olvmCluster.olvmVmIpProfile.netmask: %q is not a netmask; write for example 255.255.255.0",
+		return fmt.Errorf("olvmCluster.olvmVmIpProfile.netmask: invalid netmask %q; use for example 255.255.255.0",
 			profile.Netmask)
 	}
 

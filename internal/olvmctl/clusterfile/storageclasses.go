@@ -57,7 +57,7 @@ func (s *Source) storageClassObjects() []runtime.Object {
 func (s *Source) checkStorageClasses() {
 	driver := s.Providers.OLVM.CSIDriver
 	if wanted, _ := s.WantsStorageDriver(); !wanted && len(driver.StorageClasses) > 0 {
-		s.noteProblem(false, storageClasses, "install is false; remove one of them")
+		s.noteProblem(false, storageClasses, "requires the storage driver, but install is false; remove one of them")
 	}
 
 	var names []string
@@ -66,22 +66,21 @@ func (s *Source) checkStorageClasses() {
 	for _, class := range driver.StorageClasses {
 		switch problems := validation.IsDNS1123Subdomain(class.className()); {
 		case class.StorageDomainName == "":
-			s.noteProblem(false, storageClasses+".storageDomainName", "it is required")
+			s.noteProblem(false, storageClasses+".storageDomainName", "required")
 		case len(problems) > 0:
 			s.noteProblem(
 				false,
 				storageClasses+".name",
-				"%q is not a name of a StorageClass; write one with lower case "+
-					"letters, digits, hyphens and dots",
+				"invalid StorageClass name %q; use lower case letters, digits, hyphens and dots",
 				class.className(),
 			)
 		case slices.Contains(names, class.className()):
-			s.noteProblem(false, storageClasses+".name", "there are two classes %q; give one of them another name",
+			s.noteProblem(false, storageClasses+".name", "two classes have the name %q; rename one of them",
 				class.className())
 		}
 
 		if class.FSType != "" && !slices.Contains(fileSystems, class.FSType) {
-			s.noteProblem(false, storageClasses+".fsType", "%q is not supported; write ext4 or xfs", class.FSType)
+			s.noteProblem(false, storageClasses+".fsType", "unsupported value %q; use ext4 or xfs", class.FSType)
 		}
 
 		names = append(names, class.className())
@@ -91,6 +90,7 @@ func (s *Source) checkStorageClasses() {
 	}
 
 	if defaults > 1 {
-		s.noteProblem(false, storageClasses+".default", "%d classes are the default; leave one", defaults)
+		s.noteProblem(false, storageClasses+".default", "%d classes are the default; set default in only one of them",
+			defaults)
 	}
 }

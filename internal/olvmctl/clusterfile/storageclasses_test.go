@@ -43,12 +43,12 @@ func TestEachStorageDomainOfTheFileGetsAStorageClass(t *testing.T) {
 
 func TestAStorageClassThatCannotBeIsNamed(t *testing.T) {
 	for text, want := range map[string]string{
-		"{name: fast}":               "storageClasses.storageDomainName: it is required",
-		"{storageDomainName: SSD_1}": `storageClasses.name: "SSD_1" is not a name of a StorageClass`,
-		"{storageDomainName: a}, {storageDomainName: b, name: a}":                      `there are two classes "a"`,
+		"{name: fast}":               "storageClasses.storageDomainName: required",
+		"{storageDomainName: SSD_1}": `storageClasses.name: invalid StorageClass name "SSD_1"`,
+		"{storageDomainName: a}, {storageDomainName: b, name: a}":                      `two classes have the name "a"`,
 		"{storageDomainName: a, default: true}, {storageDomainName: b, default: true}": "2 classes are the default",
-		"{storageDomainName: a, fsType: ntfs}":                                         `storageClasses.fsType: "ntfs" is not supported`,
-		"{storageDomainName: a}], install: false, x: [":                                "storageClasses: install is false",
+		"{storageDomainName: a, fsType: ntfs}":                                         `storageClasses.fsType: unsupported value "ntfs"`,
+		"{storageDomainName: a}], install: false, x: [":                                "storageClasses: requires the storage driver, but install is false",
 	} {
 		check.Contains(t, text, texts(read(t, "current.yaml", classes(text)...).Validate()), want)
 	}

@@ -37,7 +37,7 @@ func TestAClusterFileHasTheURLsThatAClientHas(t *testing.T) {
 			}
 
 			check.Equal(t, "the URL to write is told",
-				strings.Contains(texts(problems), "it is used as "+good+"; write that"), url != good)
+				strings.Contains(texts(problems), "olvmctl uses "+good+" instead"), url != good)
 			check.Equal(t, "the manifests have it", s.templateVariables()["OLVM_SERVER_URL"], good)
 			check.Equal(t, "the OLVMCluster has it", s.clusterSpec().OLVMOvirtAPIServer.ServerURL, good)
 

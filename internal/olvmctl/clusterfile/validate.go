@@ -107,7 +107,7 @@ func (s *Source) Validate() []Problem {
 	if nodeAt(s.documents[0].root, "workerNodes").Value == "0" {
 		s.noteProblem(
 			true, "workerNodes",
-			"0 means 1, as for ocne; a cluster without workers is what olvmctl scale --workers 0 makes of it",
+			"0 means 1, as with ocne; for a cluster without workers, run olvmctl scale --workers 0",
 		)
 	}
 
@@ -138,7 +138,7 @@ func (s *Source) checkOLVM() {
 	if alt := s.KubeAPIServerBindPortAlt; alt != 0 && alt != s.Providers.OLVM.LocalAPIEndpoint.BindPort {
 		s.noteProblem(
 			false, "kubeApiServerBindPortAlt",
-			"it is %d, and providers.olvm.localAPIEndpoint.bindPort is %d; remove one of them", alt,
+			"%d conflicts with providers.olvm.localAPIEndpoint.bindPort, which is %d; remove one of them", alt,
 			s.Providers.OLVM.LocalAPIEndpoint.BindPort,
 		)
 	}
@@ -152,11 +152,11 @@ func (s *Source) checkTransport() {
 	case s.OSTransport != "" && !transports.MatchString(s.OSTransport):
 		s.noteProblem(
 			false, "osTransport",
-			"%q is no way to an image of the operating system; write for example ostree-image-signed:registry",
+			"invalid transport %q; use for example ostree-image-signed:registry",
 			s.OSTransport,
 		)
 	case s.OSTransport == "ostree-unverified-registry":
-		s.noteProblem(true, "osTransport", "nobody verifies the operating system to which nodes update themselves")
+		s.noteProblem(true, "osTransport", "nodes do not verify the signatures of operating system updates")
 	}
 }
 
@@ -164,7 +164,8 @@ func (s *Source) checkStorageDriver() {
 	switch credentials := s.Providers.OLVM.CSIDriver.Credentials; credentials {
 	case "", DriverOwn, DriverMachines:
 	default:
-		s.noteProblem(false, "providers.olvm.ovirtCsiDriver.credentials", "it is %q, and must be %s or %s", credentials,
+		s.noteProblem(false, "providers.olvm.ovirtCsiDriver.credentials", "unsupported value %q; use %s or %s",
+			credentials,
 			DriverOwn, DriverMachines)
 	}
 }
@@ -206,7 +207,7 @@ func (s *Source) checkRequired() {
 
 	for _, f := range fields {
 		if strings.TrimSpace(f.value) == "" && !s.isNoted(f.path) {
-			s.noteProblem(false, f.path, "it is required")
+			s.noteProblem(false, f.path, "required")
 		}
 	}
 }
@@ -227,14 +228,14 @@ func (s *Source) checkDNSServers() {
 			s.noteProblem(
 				true,
 				path,
-				"there is none: nodes resolve no names and pull no images, unless their image has DNS "+
-					"servers of its own; write the address of one, such as 10.20.30.53",
+				"no DNS servers: nodes cannot resolve names or pull images, unless their image configures DNS "+
+					"servers; add a DNS server, such as 10.20.30.53",
 			)
 		}
 
 		for _, server := range splitList(m.VirtualMachine.Network.DNSServers) {
 			if _, err := netip.ParseAddr(server); err != nil {
-				s.noteProblem(false, path, "%q is not an address such as 10.20.30.53", server)
+				s.noteProblem(false, path, "invalid IP address %q; use for example 10.20.30.53", server)
 			}
 		}
 	}
@@ -283,14 +284,14 @@ func (f *File) BootImage() (image, tag string, err error) {
 	wanted := cmp.Or(f.KubernetesVersion, defaultVersion)
 	match := minor.FindStringSubmatch(wanted)
 	if match == nil {
-		return "", "", fmt.Errorf("%q is not a version of Kubernetes; write for example %s", wanted, defaultVersion)
+		return "", "", fmt.Errorf("invalid Kubernetes version %q; use for example %s", wanted, defaultVersion)
 	}
 
 	return cmp.Or(f.Registry, defaultRegistry) + "/olcne/ock:" + match[1], match[1], nil
 }
 
 // labelHelp explains the rules for a DNS label.
-const labelHelp = "write up to 63 lower case letters, digits and hyphens, with a letter or a digit first and last"
+const labelHelp = "use up to 63 lower case letters, digits and hyphens; start and end with a letter or a digit"
 
 // oldestMinor is the oldest minor version of Kubernetes that Cluster API supports.
 const oldestMinor = 31
@@ -299,7 +300,7 @@ const oldestMinor = 31
 func (s *Source) checkAge() {
 	parsed, err := utilversion.ParseGeneric(s.Version())
 	if err == nil && parsed.Major() == 1 && parsed.Minor() < oldestMinor {
-		s.noteProblem(true, "kubernetesVersion", "Cluster API does not support %s any more; write 1.%d or newer",
+		s.noteProblem(true, "kubernetesVersion", "Cluster API no longer supports %s; use 1.%d or newer",
 			strings.TrimPrefix(s.Version(), "v"), oldestMinor)
 	}
 }
@@ -308,15 +309,15 @@ func (s *Source) checkTop() {
 	s.checkAge()
 
 	if _, known := s.allProviders()[s.ProviderName()]; !known {
-		s.noteProblem(false, "provider", "%q is not supported; write %s", s.Provider, s.providerNames())
+		s.noteProblem(false, "provider", "unsupported value %q; use %s", s.Provider, s.providerNames())
 	}
 
 	if problems := validation.IsDNS1123Label(s.Name); len(problems) > 0 {
-		s.noteProblem(false, "name", "%q is not a name of a cluster: %s", s.Name, labelHelp)
+		s.noteProblem(false, "name", "invalid cluster name %q: %s", s.Name, labelHelp)
 	}
 
 	if problems := validation.IsDNS1123Label(s.Namespace()); len(problems) > 0 {
-		s.noteProblem(false, s.NamespaceKey(), "%q is not a namespace: %s", s.Namespace(), labelHelp)
+		s.noteProblem(false, s.NamespaceKey(), "invalid namespace %q: %s", s.Namespace(), labelHelp)
 	}
 
 	if s.ControlPlaneNodes%2 == 0 {
@@ -327,11 +328,11 @@ func (s *Source) checkTop() {
 
 	if s.Version() == "" {
 		if minor.MatchString(s.KubernetesVersion) {
-			s.noteProblem(false, "kubernetesVersion", "which patch of %s is not known; write it, such as %s.0",
+			s.noteProblem(false, "kubernetesVersion", "%s has no patch version; add it, for example %s.0",
 				s.KubernetesVersion, s.KubernetesVersion)
 		} else {
 			s.noteProblem(
-				false, "kubernetesVersion", "%q is not a version; write for example 1.33.5", s.KubernetesVersion,
+				false, "kubernetesVersion", "invalid version %q; use for example 1.33.5", s.KubernetesVersion,
 			)
 		}
 	}
@@ -347,7 +348,7 @@ func (s *Source) checkPorts() {
 		"providers.olvm.localAPIEndpoint.bindPort": s.Providers.OLVM.LocalAPIEndpoint.BindPort,
 	} {
 		if port < 0 || port > 65535 {
-			s.noteProblem(false, path, "%d is not a port", port)
+			s.noteProblem(false, path, "invalid port %d; use 1 to 65535", port)
 		}
 	}
 }
@@ -361,14 +362,14 @@ func (s *Source) checkProxies() {
 				s.noteProblem(
 					false,
 					path+"."+key,
-					"%q is not the URL of a proxy; write for example http://proxy.example.com:3128",
+					"invalid proxy URL %q; use for example http://proxy.example.com:3128",
 					value,
 				)
 			}
 		}
 
 		if path == "proxy" && proxy.NoProxy != "" && proxy.HTTPProxy == "" && proxy.HTTPSProxy == "" {
-			s.noteProblem(false, path+".noProxy", "there is no proxy; write httpProxy or httpsProxy")
+			s.noteProblem(false, path+".noProxy", "requires httpProxy or httpsProxy; set one of them")
 		}
 	}
 }
@@ -406,7 +407,7 @@ func (s *Source) checkNetworks() {
 		for _, text := range splitList(each.value) {
 			prefix, err := netip.ParsePrefix(text)
 			if err != nil {
-				s.noteProblem(false, each.path, "%q is not a network in CIDR notation; write for example %s", text,
+				s.noteProblem(false, each.path, "%q is not a CIDR block; use for example %s", text,
 					defaultPodSubnet)
 
 				unread = true
@@ -416,7 +417,7 @@ func (s *Source) checkNetworks() {
 
 			family := map[bool]string{true: "4", false: "6"}[prefix.Addr().Is4()]
 			if strings.Contains(seen, family) {
-				s.noteProblem(false, each.path, "it has two networks of IPv%s; write one of each family", family)
+				s.noteProblem(false, each.path, "contains two IPv%s networks; use one of each IP family", family)
 			}
 
 			seen += family
@@ -427,7 +428,8 @@ func (s *Source) checkNetworks() {
 	}
 
 	if !unread && families["podSubnet"] != families["serviceSubnet"] {
-		s.noteProblem(false, "serviceSubnet", "it has networks of other families than podSubnet, or in another order")
+		s.noteProblem(false, "serviceSubnet",
+			"the networks must have the same IP families as in podSubnet, in the same order")
 	}
 
 	for path, subnet := range s.selectProvider().networks() {
@@ -470,19 +472,19 @@ func (s *Source) checkServer() {
 		case err != nil:
 			s.noteProblem(false, path+"serverURL", "%v", err)
 		case base.String() != server.ServerURL:
-			s.noteProblem(true, path+"serverURL", "it is used as %s; write that", base)
+			s.noteProblem(true, path+"serverURL", "olvmctl uses %s instead; change the URL to this", base)
 		}
 	}
 
 	if server.ServerCA != "" && server.ServerCAPath != "" {
-		s.noteProblem(false, path+"serverCAPath", "serverCA is there, too; remove one of them")
+		s.noteProblem(false, path+"serverCAPath", "cannot be set together with serverCA; remove one of them")
 	}
 
 	if server.InsecureSkipTLSVerify && (server.ServerCA != "" || server.ServerCAPath != "") {
 		s.noteProblem(
 			true,
 			path+"insecureSkipTLSVerify",
-			"with true the CA is not used, and anybody can pose as the engine; remove it",
+			"if true, the CA is ignored, and an attacker can impersonate the engine; remove it",
 		)
 	}
 
@@ -521,11 +523,11 @@ func (s *Source) CA() ([][]byte, error) {
 	for _, content := range out {
 		block, _ := pem.Decode(content)
 		if block == nil {
-			return nil, errors.New("it has no certificate in PEM")
+			return nil, errors.New("no PEM certificate found")
 		}
 
 		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
-			return nil, fmt.Errorf("its certificate is unusable: %w", err)
+			return nil, fmt.Errorf("invalid certificate: %w", err)
 		}
 	}
 
@@ -544,7 +546,7 @@ func (s *Source) resolvePath(name string) string {
 
 func (s *Source) checkUser() {
 	if s.SSHPublicKey != "" && s.SSHPublicKeyPath != "" {
-		s.noteProblem(false, "sshPublicKeyPath", "sshPublicKey is there, too; remove one of them")
+		s.noteProblem(false, "sshPublicKeyPath", "cannot be set together with sshPublicKey; remove one of them")
 	}
 
 	if keys, err := s.sshKeys(); err != nil {
@@ -555,7 +557,7 @@ func (s *Source) checkUser() {
 				s.noteProblem(false, map[bool]string{
 					true:  "sshPublicKeyPath",
 					false: "sshPublicKey",
-				}[s.SSHPublicKeyPath != ""], "it is not a public key of SSH: %v", err)
+				}[s.SSHPublicKeyPath != ""], "invalid SSH public key: %v", err)
 			}
 		}
 	}
@@ -563,12 +565,12 @@ func (s *Source) checkUser() {
 	if s.Password != "" && !strings.HasPrefix(s.Password, "$") {
 		s.noteProblem(
 			false, "password",
-			"it is not a hash, and must not be a password in clear; write what openssl passwd -6 prints",
+			"must be a password hash, not a plain text password; create the hash with openssl passwd -6",
 		)
 	}
 
 	if s.ExtraIgnition != "" && !s.ExtraIgnitionInline.IsZero() {
-		s.noteProblem(false, "extraIgnition", "extraIgnitionInline is there, too; remove one of them")
+		s.noteProblem(false, "extraIgnition", "cannot be set together with extraIgnitionInline; remove one of them")
 	}
 
 	key := "extraIgnitionInline"
@@ -622,12 +624,13 @@ func (s *Source) extraIgnition() ([]byte, error) {
 // checkUnused warns about settings without effect, so users do not rely on them.
 func (s *Source) checkUnused() {
 	if s.ClusterDefinition != "" && !s.ClusterDefinitionInline.IsZero() {
-		s.noteProblem(false, "clusterDefinition", "clusterDefinitionInline is there, too; remove one of them")
+		s.noteProblem(false, "clusterDefinition",
+			"cannot be set together with clusterDefinitionInline; remove one of them")
 	}
 
 	if s.LoadBalancer != "" {
 		s.noteProblem(
-			true, "loadBalancer", "it is not used; the nodes of the control plane spread connections themselves",
+			true, "loadBalancer", "ignored: the control plane nodes balance the load themselves; remove it",
 		)
 	}
 

@@ -47,8 +47,7 @@ func (s *Source) checkMachines() {
 		s.noteProblem(
 			false,
 			"virtualIp",
-			"%q is not an IP address; write one that is free, such as 10.20.30.5, which a node "+
-				"of the control plane holds",
+			"invalid IP address %q; use a free address for the control plane endpoint, such as 10.20.30.5",
 			s.VirtualIP,
 		)
 	} else if err := desired.ValidateServices(cluster); err != nil && s.VirtualIP != "" &&
@@ -83,7 +82,8 @@ func (s *Source) checkMachines() {
 func (s *Source) checkSize(kind machineKind) {
 	vm := kind.machine.VirtualMachine
 	if topology := vm.CPU.Topology; topology.Cores < 0 || topology.Sockets < 0 || topology.Threads < 0 {
-		s.noteProblem(false, kind.prefix+"virtualMachine.cpu.topology", "a number is less than 0")
+		s.noteProblem(false, kind.prefix+"virtualMachine.cpu.topology",
+			"cores, sockets and threads must not be less than 0")
 	}
 
 	if _, err := desired.ParseMemory(vm.Memory); err != nil {
@@ -98,8 +98,8 @@ func (s *Source) checkNetwork(kind machineKind, cluster infrav1.OLVMClusterSpec,
 	own := s.addressFamily(network)
 	subnet, err := netip.ParsePrefix(own.subnet)
 	if err == nil && vip.IsValid() && kind.control && !subnet.Masked().Contains(vip) {
-		s.noteProblem(true, "virtualIp", "%s is not in the subnet %s of the control plane, whose nodes hold it: "+
-			"clients reach it only if a router sends that address to the network of the nodes", vip, subnet.Masked())
+		s.noteProblem(true, "virtualIp", "%s is not in the subnet %s of the control plane, whose nodes hold the "+
+			"address: clients reach it only if a router routes it to the network of the nodes", vip, subnet.Masked())
 	}
 
 	// A missing key was already reported.
@@ -140,7 +140,7 @@ func (s *Source) checkVirtualIP(kind machineKind, pool *addressrange.Set, vip ne
 	case vip == pool.Gateway:
 		s.noteProblem(false, key, "%s is the gateway of the subnet %s", vip, subnet)
 	case vip.Is4() && subnet.Bits() < 31 && (vip == subnet.Addr() || vip == netipx.PrefixLastIP(subnet)):
-		s.noteProblem(false, key, "%s is the network's or the broadcast address of the subnet %s", vip, subnet)
+		s.noteProblem(false, key, "%s is the network or broadcast address of the subnet %s", vip, subnet)
 	}
 }
 
@@ -152,13 +152,12 @@ func (s *Source) checkPool(kind machineKind, pool *addressrange.Set) {
 	switch pool.Size().Cmp(big.NewInt(int64(kind.count))) {
 	case -1:
 		has := english.Plural(int(pool.Size().Int64()), "address", "addresses") // fewer addresses than machines
-		s.noteProblem(false, path, "it has %s for %d machines", has, kind.count)
+		s.noteProblem(false, path, "not enough addresses: %s for %d machines", has, kind.count)
 	case 0:
 		s.noteProblem(
 			true,
 			path,
-			"it has as many addresses as there are machines; an upgrade makes a machine before it "+
-				"takes one away, and needs one more",
+			"no spare address for an upgrade, which creates a machine before it deletes one; add at least one address",
 		)
 	}
 }
@@ -177,8 +176,8 @@ func (s *Source) checkTemplate(kind machineKind) {
 	s.noteProblem(
 		true,
 		kind.prefix+"vmTemplateName",
-		"%q looks like a template for Kubernetes %s, and kubernetesVersion is "+
-			"%s: machines with another kubelet do not become nodes; name another template or write that version",
+		"%q looks like a template for Kubernetes %s, but kubernetesVersion is %s: machines with another kubelet do "+
+			"not become nodes; change the template or the version",
 		kind.machine.VMTemplateName,
 		of[1],
 		strings.TrimPrefix(s.Version(), "v"),
@@ -193,8 +192,8 @@ func (s *Source) checkRanges(control, worker *addressrange.Set) {
 
 	if address, both := control.FindCommon(worker); both && !s.older { // the older format has one profile for both
 		s.noteProblem(true, kinds[1].prefix+"virtualMachine.network."+own.field+".ipAddresses",
-			"%s is also in the ranges of the control plane (%s): machines of both take from what they share, and "+
-				"either can run out of addresses because of the other; write ranges that do not overlap", address,
+			"%s is also in the ranges of the control plane (%s): machines of both roles share these addresses, and "+
+				"one role can use all of them; use ranges that do not overlap", address,
 			kinds[0].prefix+"virtualMachine.network."+other.field+".ipAddresses")
 	}
 }
@@ -212,7 +211,7 @@ func (s *Source) checkSharedPool() {
 	needed := kinds[0].count + kinds[1].count
 	if both.Size().Cmp(big.NewInt(int64(needed))) < 0 {
 		s.noteProblem(false, kinds[0].prefix+"virtualMachine.network."+control.field+".ipAddresses",
-			"there are %s addresses for the %d machines of both kinds", both.Size(), needed)
+			"not enough addresses for both roles: %s for %d machines", both.Size(), needed)
 	}
 }
 

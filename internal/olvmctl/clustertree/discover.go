@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -113,7 +114,7 @@ func readParts(ctx context.Context, reader client.Reader, cluster *clusterv1.Clu
 		}
 
 		if err != nil {
-			return nil, fmt.Errorf("failed to list what the cluster has: %w", err)
+			return nil, fmt.Errorf("failed to list the objects of the cluster: %w", err)
 		}
 	}
 
@@ -291,14 +292,14 @@ func (r replicas) describeMissing(who string, owner conditions.Getter) string {
 
 	switch {
 	case !r.seen:
-		out = who + " was just changed"
+		out = who + " has just changed"
 	case upToDate < wanted:
 		out = fmt.Sprintf("%s has %d of %d machines up to date", who, upToDate, wanted)
 	case ready < wanted:
 		out = fmt.Sprintf("%s has %d of %d machines ready", who, ready, wanted)
 		condition = clusterv1.MachinesReadyCondition
 	case all > wanted:
-		return fmt.Sprintf("%s has %d machines, %d of which are to go", who, all, all-wanted)
+		return fmt.Sprintf("%s has %d machines, of which %d will be deleted", who, all, all-wanted)
 	default:
 		return ""
 	}
@@ -390,7 +391,7 @@ func (d *Machine) summaryText() string {
 		words = append(
 			words,
 			fmt.Sprintf(
-				"%d runs, the last %s %s in %.0f s (+%d ~%d -%d)", t.Runs, run.Operation,
+				"%s, last: %s %s in %.0f s (+%d ~%d -%d)", english.Plural(int(t.Runs), "run", ""), run.Operation,
 				strings.ToLower(run.Result), run.CompletionTime.Sub(run.StartTime.Time).Seconds(), run.Added,
 				run.Changed, run.Destroyed,
 			),

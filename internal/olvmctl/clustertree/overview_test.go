@@ -43,11 +43,11 @@ func TestListOfClusters(t *testing.T) {
 
 	for name, test := range map[string]struct{ namespace, want string }{
 		"all namespaces": {"", `NAMESPACE   NAME   PHASE         AVAILABLE   CONTROL PLANE   WORKERS   VERSION   AGE   ENDPOINT        PROBLEM
-a           new                  no          0/0             0/0                 3h                    Available is not known yet
+a           new                  no          0/0             0/0                 3h                    Available is unknown
 b           prod   Provisioned   yes         3/3             1/2                 3h    10.0.0.5:6443   
 `},
 		"one namespace": {"a", `NAMESPACE   NAME   PHASE   AVAILABLE   CONTROL PLANE   WORKERS   VERSION   AGE   ENDPOINT   PROBLEM
-a           new            no          0/0             0/0                 3h               Available is not known yet
+a           new            no          0/0             0/0                 3h               Available is unknown
 `},
 	} {
 		t.Run(name, func(t *testing.T) {

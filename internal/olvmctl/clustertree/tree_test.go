@@ -30,10 +30,10 @@ const printed = `Cluster/prod  Provisioned
 ├─SupportService/lb-api  10.0.0.5
 │ │   ! Progressing: VM prod-lb-api-0 has not used a configuration yet
 │ └─OLVMMachine/prod-lb-api-0  VM 0194
-│       ! Ready is not known yet
+│       ! Ready is unknown
 ├─KubeadmControlPlane/cp  1 of 3 ready, v1.36.1
 │ │   ! NotAvailable: two machines are missing
-│ └─Machine/cp-1  Running, VM 0193 up, 10.0.0.10, 2 runs, the last apply succeeded in 3 s (+4 ~0 -0)
+│ └─Machine/cp-1  Running, VM 0193 up, 10.0.0.10, 2 runs, last: apply succeeded in 3 s (+4 ~0 -0)
 ├─MachineDeployment/md  1 of 1 ready, v1.36.1
 │ └─Machine/md-1  Pending
 │       ! WaitingForBootstrapData
@@ -258,8 +258,8 @@ func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
 		"only Cluster API has something to say": {trouble: waits},
 		"an image with another kubelet": {
 			change: kubelet("v1.36.1"),
-			trouble: "Machine new: OtherKubelet: its node has kubelet v1.36.1, and v1.37.0 is asked for; VM template old " +
-				"has another version than the machine: name one with v1.37.0",
+			trouble: "Machine new: OtherKubelet: its node has kubelet v1.36.1, but v1.37.0 is requested; VM template old " +
+				"contains another version; use one with v1.37.0",
 			stuck: true,
 		},
 		"an image with another kubelet, of which Cluster API knows": {
@@ -267,8 +267,8 @@ func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
 				kubelet("v1.36.1")(m)
 				updating(m)
 			},
-			trouble: "Machine new: OtherKubelet: its node has kubelet v1.36.1, and v1.37.0 is asked for; VM template old " +
-				"has another version than the machine: name one with v1.37.0",
+			trouble: "Machine new: OtherKubelet: its node has kubelet v1.36.1, but v1.37.0 is requested; VM template old " +
+				"contains another version; use one with v1.37.0",
 			stuck: true,
 		},
 		"a second upgrade replaces the machine with the wrong image": {
@@ -280,8 +280,8 @@ func TestAMachineThatCannotComeSaysWhy(t *testing.T) {
 		},
 		"an image with a build of the version": {
 			change: kubelet("v1.37.0+1.el8"),
-			trouble: "Machine new: OtherKubelet: its node has kubelet v1.37.0+1.el8, a build of the version v1.37.0 that is " +
-				"asked for, and Cluster API takes that for another one: ask for v1.37.0+1.el8",
+			trouble: "Machine new: OtherKubelet: its node has kubelet v1.37.0+1.el8, a build of the requested version " +
+				"v1.37.0, but Cluster API treats it as another version; request v1.37.0+1.el8",
 			stuck: true,
 		},
 		"an image with the kubelet that is asked for": {change: kubelet("v1.37.0"), trouble: waits},

@@ -18,7 +18,7 @@ func conditionProblem(object conditions.Getter, condition string) string {
 	found := conditions.Get(object, condition)
 	switch {
 	case found == nil:
-		return condition + " is not known yet"
+		return condition + " is unknown"
 	case found.Status == metav1.ConditionTrue:
 		return ""
 	}
@@ -104,12 +104,12 @@ func otherKubelet(machine *clusterv1.Machine, infra *infrav1.OLVMMachine, versio
 	}
 
 	if strings.HasPrefix(node.KubeletVersion, version+"+") { // Cluster API also compares build metadata
-		return fmt.Sprintf("OtherKubelet: its node has kubelet %s, a build of the version %s that is asked for, and "+
-			"Cluster API takes that for another one: ask for %[1]s", node.KubeletVersion, version)
+		return fmt.Sprintf("OtherKubelet: its node has kubelet %s, a build of the requested version %s, but "+
+			"Cluster API treats it as another version; request %[1]s", node.KubeletVersion, version)
 	}
 
-	return fmt.Sprintf("OtherKubelet: its node has kubelet %s, and %s is asked for; %s has another version than the "+
-		"machine: name one with %s", node.KubeletVersion, version, image, version)
+	return fmt.Sprintf("OtherKubelet: its node has kubelet %s, but %s is requested; %s contains another version; "+
+		"use one with %s", node.KubeletVersion, version, image, version)
 }
 
 // shortenMessage shortens a message to one line. If a message of Cluster API has a list, it keeps the first entry and

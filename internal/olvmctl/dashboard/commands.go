@@ -48,14 +48,14 @@ func (w *watcher) commandsOf(ctx context.Context, objects []client.Object) []Com
 		more := strconv.Itoa(int(ptr.Deref(o.Spec.Replicas, 1)) + 1)
 		add("Add a worker", "olvmctl", "scale", cluster, "--machine-deployment", name, "--workers", more)
 	case *clusterv1.Machine:
-		add("Follow what happens to it", "olvmctl", "logs", name, "--follow")
+		add("Follow its logs", "olvmctl", "logs", name, "--follow")
 
 		if w.mayBeReplaced(ctx, o, objects[1:]) {
-			add("Have it replaced; its VM and disks are deleted", "kubectl", "delete", kubectlName(o), name)
+			add("Replace it; deletes its VM and disks", "kubectl", "delete", kubectlName(o), name)
 		}
 	case *infrav1.OLVMCluster:
 		if conditions.IsFalse(o, infrav1.ReadyCondition) {
-			add("Correct what its conditions name", "kubectl", "edit", kubectlName(o), name)
+			add("Correct the fields in its conditions", "kubectl", "edit", kubectlName(o), name)
 		}
 	}
 
@@ -70,18 +70,18 @@ func (w *watcher) commandsOf(ctx context.Context, objects []client.Object) []Com
 // addClusterCommands adds the commands of a Cluster.
 func (w *watcher) addClusterCommands(c *clusterv1.Cluster, add func(what string, words ...string)) {
 	if c.Spec.Paused != nil && *c.Spec.Paused {
-		add("Let it go on", "kubectl", "patch", kubectlName(c), c.Name, "--type", "merge", "-p",
+		add("Resume it", "kubectl", "patch", kubectlName(c), c.Name, "--type", "merge", "-p",
 			`{"spec":{"paused":false}}`)
 	}
 
-	add("See it in a terminal", "olvmctl", "describe", c.Name)
+	add("Show it in a terminal", "olvmctl", "describe", c.Name)
 
 	if conditions.IsTrue(c, clusterv1.ClusterControlPlaneInitializedCondition) {
 		add("Get its kubeconfig", "olvmctl", "get", "kubeconfig", c.Name)
 	}
 
 	if !conditions.IsTrue(c, clusterv1.ClusterAvailableCondition) {
-		add("Gather what others need to help", "olvmctl", "support-bundle", c.Name)
+		add("Collect diagnostic data", "olvmctl", "support-bundle", c.Name)
 	}
 }
 

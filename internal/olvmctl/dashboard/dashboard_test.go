@@ -318,7 +318,7 @@ func TestAWatchThatFailsIsSaidUntilItsKindIsThereAgain(t *testing.T) {
 
 	w.watchFailed(t.Context(), "*v1.Event", errors.New("connection refused"))
 	check.Equal(t, "problems", w.buildState(t.Context()).Problems,
-		[]string{"Not everything can be watched now; this is what was: events: connection refused"})
+		[]string{"Some watches fail, so the page may be out of date: events: connection refused"})
 
 	for {
 		changed := w.changed.NextChange()

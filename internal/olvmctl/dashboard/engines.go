@@ -269,9 +269,9 @@ func (e *engines) describeDifference(ctx context.Context, owner ownermark.Owner,
 	case client.IgnoreNotFound(err) != nil:
 		return "" // unknown
 	case err != nil:
-		return "there is no OLVMMachine " + key.String() + " in this management cluster"
+		return "OLVMMachine " + key.String() + " not found in this management cluster"
 	case string(machine.UID) != owner.UID:
-		return "its mark is of an OLVMMachine of the same name and another UID"
+		return "its owner mark has the same name as the OLVMMachine, but another UID"
 	}
 
 	id := machineVM(&machine)
@@ -281,7 +281,7 @@ func (e *engines) describeDifference(ctx context.Context, owner ownermark.Owner,
 
 	if olvm := machine.Status.OLVM; olvm != nil && olvm.VirtualMachine.Status != "" &&
 		olvm.VirtualMachine.Status != vm.Status {
-		return "the management cluster says " + olvm.VirtualMachine.Status
+		return "the management cluster reports " + olvm.VirtualMachine.Status
 	}
 
 	return ""

@@ -200,7 +200,7 @@ func (s *State) setTotals() {
 		if e := &s.Engines[i]; s.Away == "" && e.Error != "" {
 			s.Troubles = append(s.Troubles, Trouble{
 				About: Ref{Kind: "Engine", Name: e.URL},
-				What:  "does not answer: " + e.Error,
+				What:  "unreachable: " + e.Error,
 			})
 		}
 	}

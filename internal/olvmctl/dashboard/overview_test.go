@@ -219,7 +219,7 @@ func TestAServerThatHangsIsNoticed(t *testing.T) {
 		synctest.Wait()
 
 		why, _ := w.explainAway()
-		check.Equal(t, "why", why, "it did not answer within 5s")
+		check.Equal(t, "why", why, "no response within 5s")
 		cancel()
 		synctest.Wait()
 	})
@@ -357,7 +357,7 @@ func TestAnUnknownWatchBlamesNoOtherKind(t *testing.T) {
 	w.watchFailed(t.Context(), "*v1.Mystery", errors.New("it is not served"))
 
 	state := w.buildState(t.Context())
-	check.Contains(t, "problems", strings.Join(state.Problems, "\n"), "*v1.Mystery: it is not served")
+	check.Contains(t, "problems", strings.Join(state.Problems, "\n"), "*v1.Mystery has ended: it is not served")
 
 	for _, one := range state.Watches {
 		check.Equal(t, one.Kind, one.State, "live")

@@ -58,7 +58,7 @@ func (w *watcher) followServer(ctx context.Context) {
 
 // askServer asks the API server for one Cluster.
 func (w *watcher) askServer(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, serverLimit, fmt.Errorf("it did not answer within %s", serverLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, serverLimit, fmt.Errorf("no response within %s", serverLimit))
 	defer cancel()
 
 	err := w.canList(ctx, watchedKinds[0])
@@ -132,7 +132,7 @@ func (w *watcher) listWatches() []Watch {
 		case reason != "":
 			next.State, next.Why = watchOff, reason
 		case w.away != nil:
-			next.State, next.Since, next.Why = watchLost, w.away.since, "the API server does not answer"
+			next.State, next.Since, next.Why = watchLost, w.away.since, "the API server is unreachable"
 		case lost != nil:
 			next.State, next.Since, next.Why = watchLost, lost.since, lost.why.Error()
 		}

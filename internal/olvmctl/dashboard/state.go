@@ -103,7 +103,7 @@ func (w *watcher) buildState(ctx context.Context) State {
 
 	note := func(what string, err error) { out.Problems = append(out.Problems, fmt.Sprintf("%s: %v", what, err)) }
 	if err := w.watchError(); err != nil && out.Away == "" {
-		note("Not everything can be watched now; this is what was", err)
+		note("Some watches fail, so the page may be out of date", err)
 	}
 
 	out.Problems = append(out.Problems, w.unknownWatchProblems()...)
@@ -142,7 +142,7 @@ func (w *watcher) unknownWatchProblems() (out []string) {
 	defer w.mu.Unlock()
 
 	for _, of := range slices.Sorted(maps.Keys(w.strange)) {
-		out = append(out, fmt.Sprintf("A watch has ended, of %s: %s", of, w.strange[of]))
+		out = append(out, fmt.Sprintf("The watch of %s has ended: %s", of, w.strange[of]))
 	}
 
 	return out

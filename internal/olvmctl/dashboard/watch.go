@@ -136,7 +136,7 @@ func startWatcher(ctx context.Context, o Options) (*watcher, error) {
 
 // followAll watches kinds, and waits for their objects.
 func (w *watcher) followAll(ctx context.Context, objects cache.Cache, kinds []watchedKind) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, syncLimit, fmt.Errorf("it took longer than %s", syncLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, syncLimit, fmt.Errorf("timed out after %s", syncLimit))
 	defer cancel()
 
 	for _, kind := range kinds {
@@ -257,7 +257,7 @@ func (w *watcher) findListableKinds(ctx context.Context) ([]watchedKind, error) 
 // describeNamespaces describes the searched namespaces to users.
 func (w *watcher) describeNamespaces() string {
 	if w.Namespace == "" {
-		return "all namespaces; -n limits it to one"
+		return "all namespaces; use -n to select one"
 	}
 
 	return "namespace " + w.Namespace

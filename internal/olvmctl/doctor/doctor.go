@@ -79,7 +79,7 @@ func Examine(
 	defer e.sessions.Close(context.WithoutCancel(ctx))
 
 	for _, use := range manifests.OpenUses(machines, credentials, e.sessions) {
-		say("asking " + engine.RedactURL(use.Engine.Server.ServerURL))
+		say("checking " + engine.RedactURL(use.Engine.Server.ServerURL))
 
 		if !e.checkEngine(ctx, use) {
 			return e.findings, ctx.Err() // further checks need the engine
@@ -88,13 +88,13 @@ func Examine(
 		e.checkRights(ctx, use)
 	}
 
-	say("looking up what the machines are made of")
+	say("checking the names and templates of the machines")
 	if e.checkNames(ctx) {
 		e.checkTemplates(ctx)
 		e.checkCapacity(ctx)
 	}
 
-	say("looking for addresses in use")
+	say("checking for addresses in use")
 	e.checkAddresses(ctx)
 
 	return e.findings, ctx.Err()
@@ -125,12 +125,12 @@ func (e *examination) checkEngine(ctx context.Context, use preview.Use) bool {
 
 	if !supported {
 		e.addFinding(check, Warning, "use an engine of version 4.4 or later",
-			"%s has version %s, which was never tried", use.Host, product.Version)
+			"%s has version %s, which is not tested", use.Host, product.Version)
 
 		return true
 	}
 
-	e.addFinding(check, OK, "", "%s %s answers at %s", product.Name, product.Version, use.Host)
+	e.addFinding(check, OK, "", "%s %s at %s", product.Name, product.Version, use.Host)
 
 	return true
 }
@@ -144,14 +144,16 @@ func (e *examination) checkCertificate(ctx context.Context, use preview.Use) {
 
 	switch left := time.Until(seen.CertificateEnds); {
 	case use.Config.Insecure:
-		e.addFinding("certificate", Warning, "name the CA in caConfigMap, or serverCA in a cluster file, and verify it",
-			"the engine's certificate is not verified: who is between could read the password")
+		e.addFinding("certificate", Warning,
+			"set the CA in caConfigMap, or in serverCA of a cluster file, and enable verification",
+			"the engine's certificate is not verified: an attacker on the network could read the password")
 	case left < certificateWarning:
-		e.addFinding("certificate", Warning, "renew it with engine-setup; where the CA changes, give the new one",
-			"the engine's certificate ends at %s", seen.CertificateEnds.UTC().Format(time.RFC3339))
+		e.addFinding("certificate", Warning, "renew it with engine-setup; if the CA changes, configure the new CA",
+			"the engine's certificate expires at %s", seen.CertificateEnds.UTC().Format(time.RFC3339))
 	default:
 		e.addFinding(
-			"certificate", OK, "", "the engine's is good until %s", seen.CertificateEnds.UTC().Format(time.DateOnly),
+			"certificate", OK, "", "the engine's certificate is valid until %s",
+			seen.CertificateEnds.UTC().Format(time.DateOnly),
 		)
 	}
 
@@ -162,13 +164,13 @@ func (e *examination) checkCertificate(ctx context.Context, use preview.Use) {
 		e.addFinding(
 			"clock",
 			Warning,
-			"synchronise both with NTP: nodes take their time from hosts, and refuse certificates "+
-				"that are not valid yet",
-			"the engine's clock is %s apart from this machine's",
+			"synchronize both clocks with NTP: nodes get their time from hosts, and reject certificates that are "+
+				"not valid yet",
+			"the engine's clock differs from this machine's by %s",
 			seen.Ahead.Abs(),
 		)
 	default:
-		e.addFinding("clock", OK, "", "the engine's is this machine's")
+		e.addFinding("clock", OK, "", "the engine's clock agrees with this machine's")
 	}
 }
 
@@ -177,7 +179,7 @@ func (e *examination) checkRights(ctx context.Context, use preview.Use) {
 	const check, remedy = "rights", "compare with docs/operate/rights.md"
 	grants, err := use.Session.ListGrants(ctx)
 	if err != nil {
-		e.addFinding(check, Unknown, remedy, "what the user may do is not known: %v", err)
+		e.addFinding(check, Unknown, remedy, "cannot determine the permissions of the user: %v", err)
 		return
 	}
 
@@ -194,17 +196,17 @@ func (e *examination) checkRights(ctx context.Context, use preview.Use) {
 
 	switch only := strings.Join(names, ", "); {
 	case slices.ContainsFunc(grants, isSuperUser):
-		e.addFinding(check, OK, "", "the user is a SuperUser, which is more than is needed")
+		e.addFinding(check, OK, "", "the user is a SuperUser, which has more permissions than required")
 	case only == "DataCenterAdmin" && tagged:
 		e.addFinding(
-			check, Failed, remedy, "the user is a DataCenterAdmin, which may not tag VMs, and machines have tags",
+			check, Failed, remedy, "the user is a DataCenterAdmin, which may not tag VMs, but machines have tags",
 		)
 	case only == "DataCenterAdmin":
 		e.addFinding(check, OK, "", "the user is a DataCenterAdmin")
 	case only == "ClusterAdmin":
-		e.addFinding(check, Failed, remedy, "the user is a ClusterAdmin, which may not make VMs")
+		e.addFinding(check, Failed, remedy, "the user is a ClusterAdmin, which may not create VMs")
 	case only == "":
-		e.addFinding(check, Unknown, remedy, "the user has no administrator's role by name; groups were not looked at")
+		e.addFinding(check, Unknown, remedy, "the user has no administrator role; roles of groups are not checked")
 	default:
 		e.checkPermits(only, grants)
 	}
@@ -234,8 +236,8 @@ func (e *examination) checkPermits(roles string, grants []engine.Grant) {
 			check,
 			Warning,
 			remedy,
-			"the user has %s, which lacks %s (configure_vm_network): network interfaces can "+
-				"use only vNIC profiles that everyone may use",
+			"the user has %s, which lacks %s (configure_vm_network): network interfaces can use only vNIC profiles "+
+				"open to everyone",
 			roles,
 			configureNetworks,
 		)
@@ -244,8 +246,7 @@ func (e *examination) checkPermits(roles string, grants []engine.Grant) {
 			check,
 			OK,
 			"",
-			"the user has %s with the permits that the machines need; on which objects was not "+
-				"checked",
+			"the user has %s, with the permits that the machines require; the objects of the roles are not checked",
 			roles,
 		)
 	}
@@ -291,7 +292,7 @@ func (e *examination) checkNames(ctx context.Context) bool {
 	}
 
 	if len(errs) == 0 {
-		e.addFinding("names", OK, "", "the engine has all that the %d machines name, and their options fit together",
+		e.addFinding("names", OK, "", "the engine has all objects of the %d machines, and their options are compatible",
 			len(e.machines))
 	}
 
@@ -307,7 +308,8 @@ func (e *examination) checkAddresses(ctx context.Context) {
 
 	if len(errs) == 0 {
 		e.addFinding(
-			"addresses", OK, "", "no guest of the engine reports an address of the cluster; others were not asked",
+			"addresses", OK, "",
+			"no guest in the engine reports an address of the cluster; other hosts are not checked",
 		)
 	}
 }
@@ -322,7 +324,8 @@ func (e *examination) checkCapacity(ctx context.Context) {
 		for _, c := range capacities {
 			verdict, remedy := OK, ""
 			if c.DescribeShortage() != "" {
-				verdict, remedy = Warning, "ask for fewer or smaller machines, or add hosts: those that do not fit wait"
+				verdict, remedy = Warning, "use fewer or smaller machines, or add hosts: machines that do not fit "+
+					"will wait"
 			}
 
 			e.addFinding("capacity", verdict, remedy, "%s", c)
@@ -353,8 +356,8 @@ func (e *examination) checkTemplates(ctx context.Context) {
 }
 
 func (e *examination) checkTemplate(ctx context.Context, use preview.Use, spec infrav1.OLVMMachineSpec) {
-	const check, remedy = "guest agent", "have qemu-guest-agent in the template: without it addresses by DHCP are " +
-		"never known, a guest is not seen to shut down, and addresses in use are not found"
+	const check, remedy = "guest agent", "install qemu-guest-agent in the template: without it, the engine reports " +
+		"no DHCP addresses, shutdowns or addresses in use of guests"
 
 	dc, err := use.Session.FindDataCenter(ctx, use.Engine.DataCenterName)
 	if err != nil {
@@ -375,10 +378,10 @@ func (e *examination) checkTemplate(ctx context.Context, use preview.Use, spec i
 		e.addFinding(check, OK, "", "a guest of template %s reports its addresses", template.Name)
 	case known:
 		e.addFinding(
-			check, Warning, remedy, "VMs of template %s run, and no guest of them reports an address", template.Name,
+			check, Warning, remedy, "VMs of template %s are running, but no guest reports an address", template.Name,
 		)
 	default:
-		e.addFinding(check, Unknown, remedy, "no VM of template %s runs, so that it is not known whether guests report",
-			template.Name)
+		e.addFinding(check, Unknown, remedy, "no VM of template %s is running, so it is unknown whether guests "+
+			"report addresses", template.Name)
 	}
 }

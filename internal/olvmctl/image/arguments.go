@@ -36,19 +36,20 @@ type Arguments struct {
 // Validate returns an error if the arguments are invalid.
 func (a Arguments) Validate() error {
 	if !platformID.MatchString(a.Platform) {
-		return fmt.Errorf("%q is not a platform of Ignition; write for example openstack", a.Platform)
+		return fmt.Errorf("invalid Ignition platform %q; use for example openstack", a.Platform)
 	}
 
 	for _, argument := range a.More {
 		if argument == "" || word.FindString(argument) != argument || strings.Count(argument, `"`)%2 != 0 {
 			return fmt.Errorf(
-				"%q is not one argument of a kernel; write blanks in double quotes, and one flag for each argument",
+				"%q is not a single kernel argument; quote spaces with double quotes, and use one flag for each "+
+					"argument",
 				argument,
 			)
 		}
 
 		if strings.HasPrefix(argument, platformKey) {
-			return errors.New("ignition.platform.id has a flag of its own, --ignition-platform")
+			return errors.New("ignition.platform.id is not supported here; use --ignition-platform")
 		}
 	}
 

@@ -76,12 +76,12 @@ func TestArgumentsThatAreNone(t *testing.T) {
 		arguments Arguments
 		want      string
 	}{
-		"no platform":            {Arguments{}, `"" is not a platform of Ignition`},
-		"a platform of blanks":   {Arguments{Platform: "open stack"}, "is not a platform of Ignition"},
+		"no platform":            {Arguments{}, `invalid Ignition platform ""`},
+		"a platform of blanks":   {Arguments{Platform: "open stack"}, "invalid Ignition platform"},
 		"two arguments in one":   {more("a b"), "one flag for each argument"},
-		"a line of its own":      {more("a\"\ninitrd /evil\""), "is not one argument"},
-		"a quote without an end": {more(`a="b`), "is not one argument"},
-		"nothing":                {more(""), "is not one argument"},
+		"a line of its own":      {more("a\"\ninitrd /evil\""), "is not a single kernel argument"},
+		"a quote without an end": {more(`a="b`), "is not a single kernel argument"},
+		"nothing":                {more(""), "is not a single kernel argument"},
 		"the platform": {more("ignition.platform.id=qemu"),
 			"--ignition-platform"},
 	} {

@@ -24,7 +24,7 @@ import (
 const maxFetched = 1 << 30
 
 // ErrNoSystem is returned for an image without an operating system for nodes.
-var ErrNoSystem = errors.New("the image has no operating system: no filesystem of it has an os-release")
+var ErrNoSystem = errors.New("the image has no operating system: no os-release found in its filesystems")
 
 // Check examines an image file with guestfish, without booting the image. It returns findings about what nodes need.
 // version is the wanted Kubernetes version, with or without a patch version. An empty version accepts any.
@@ -329,15 +329,15 @@ func (l *look) checkUserData() bool {
 		l.hasAny("/usr/lib/dracut/modules.d/*ignition*", "/usr/bin/ignition", "/usr/libexec/ignition*") {
 		switch {
 		case platform == nil:
-			l.addFinding(check, doctor.Failed, "add ignition.platform.id=openstack to the arguments of the kernel",
-				"there is Ignition, and the boot loader does not say where it finds its configuration")
+			l.addFinding(check, doctor.Failed, "add ignition.platform.id=openstack to the kernel arguments",
+				"Ignition is installed, but the kernel arguments do not set the source of its configuration")
 		case platform[1] != "openstack":
-			l.addFinding(check, doctor.Failed, "make it anew: olvmctl image create --from FILE --out OTHER",
-				"Ignition looks for its configuration as on %s, and the engine has it on a config drive: openstack",
+			l.addFinding(check, doctor.Failed, "convert the image with olvmctl image create --from FILE --out OTHER",
+				"Ignition uses the platform %s, but the engine provides a config drive, which requires openstack",
 				platform[1])
 		default:
 			l.addFinding(
-				check, doctor.OK, "", "Ignition reads the config drive; make the template with --os-type rhcos_x64",
+				check, doctor.OK, "", "Ignition reads the config drive; create the template with --os-type rhcos_x64",
 			)
 		}
 
@@ -348,20 +348,19 @@ func (l *look) checkUserData() bool {
 
 	switch {
 	case l.findProgram("cloud-init") == "":
-		l.addFinding(check, doctor.Failed, "install cloud-init, or make an image with Ignition",
-			"nothing reads the user data: there is neither cloud-init nor Ignition")
+		l.addFinding(check, doctor.Failed, "install cloud-init, or use an image with Ignition",
+			"no program reads the user data: neither cloud-init nor Ignition is installed")
 	case l.hasAny("/etc/cloud/cloud-init.disabled"):
-		l.addFinding(check, doctor.Failed, "remove /etc/cloud/cloud-init.disabled", "cloud-init is turned off")
+		l.addFinding(check, doctor.Failed, "remove /etc/cloud/cloud-init.disabled", "cloud-init is disabled")
 	case sources != nil && !slices.Contains(sources, "ConfigDrive"):
-		l.addFinding(check, doctor.Failed, "have ConfigDrive in datasource_list of /etc/cloud/cloud.cfg.d",
-			"cloud-init does not look at the config drive, on which the engine has the user data")
+		l.addFinding(check, doctor.Failed, "add ConfigDrive to datasource_list in /etc/cloud/cloud.cfg.d",
+			"cloud-init does not read the config drive, which contains the user data")
 	default:
 		l.addFinding(
 			check,
 			doctor.OK,
 			"",
-			"cloud-init reads the config drive; make the template with any other --os-type "+
-				"than rhcos_x64",
+			"cloud-init reads the config drive; create the template with an --os-type other than rhcos_x64",
 		)
 	}
 
@@ -373,7 +372,7 @@ func (l *look) checkKubernetes() {
 	for _, name := range []string{"kubeadm", "kubelet"} {
 		found := l.findProgram(name)
 		if found == "" {
-			l.addFinding(name, doctor.Failed, "install "+name, "there is no %s", name)
+			l.addFinding(name, doctor.Failed, "install "+name, "%s is not installed", name)
 			continue
 		}
 
@@ -381,15 +380,15 @@ func (l *look) checkKubernetes() {
 
 		switch {
 		case version == "":
-			l.addFinding(name, doctor.Unknown, "", "its version cannot be told without booting the image")
+			l.addFinding(name, doctor.Unknown, "", "cannot determine the version without booting the image")
 		case l.asked == "" || version == l.asked || strings.HasPrefix(version, l.asked+"."):
 			l.addFinding(name, doctor.OK, "", "version %s", version)
 		case minorOf(version) == minorOf(l.asked):
-			l.addFinding(name, doctor.Warning, "say version: v"+version+" in the manifests",
-				"it has version %s, not %s", version, l.asked)
+			l.addFinding(name, doctor.Warning, "set version: v"+version+" in the manifests",
+				"version %s, not %s", version, l.asked)
 		default:
-			l.addFinding(name, doctor.Failed, "install "+name+" "+l.asked+", or ask for v"+version,
-				"it has version %s, not %s", version, l.asked)
+			l.addFinding(name, doctor.Failed, "install "+name+" "+l.asked+", or use version v"+version,
+				"version %s, not %s", version, l.asked)
 		}
 	}
 }
@@ -521,27 +520,27 @@ func (l *look) checkRuntime(ignition bool) {
 
 	switch {
 	case unit == "":
-		l.addFinding(check, doctor.Failed, "install CRI-O or containerd", "there is no container runtime")
+		l.addFinding(check, doctor.Failed, "install CRI-O or containerd", "no container runtime is installed")
 	case !l.servesKubernetes(unit):
 		l.addFinding(check, doctor.Failed, "remove cri from disabled_plugins in /etc/containerd/config.toml",
-			"containerd does not serve Kubernetes: its plugin cri is turned off, as in Docker's packages")
+			"containerd does not serve Kubernetes: its plugin cri is disabled, as in Docker's packages")
 	case !l.isEnabled(unit, ignition) && ignition:
-		l.addFinding(check, doctor.Warning, "use the flavor ock, or have userData enable it",
-			"%s does not start by itself", unit)
+		l.addFinding(check, doctor.Warning, "use the flavor ock, or enable it in userData",
+			"%s is not enabled", unit)
 	case !l.isEnabled(unit, ignition):
-		l.addFinding(check, doctor.Failed, "systemctl enable "+unit, "%s does not start at a boot", unit)
+		l.addFinding(check, doctor.Failed, "systemctl enable "+unit, "%s does not start at boot", unit)
 	default:
-		l.addFinding(check, doctor.OK, "", "%s starts at every boot", unit)
+		l.addFinding(check, doctor.OK, "", "%s starts at boot", unit)
 	}
 
 	if ocne {
-		l.addFinding("ocne", doctor.Warning, "use the flavor ock, or have userData turn ocne.service off",
-			"ocne.service starts by itself, and makes a cluster of its own")
+		l.addFinding("ocne", doctor.Warning, "use the flavor ock, or disable ocne.service in userData",
+			"ocne.service starts at boot, and creates its own cluster")
 	}
 
 	if l.findProgram("kubelet") != "" && !l.isEnabled("kubelet.service", ignition) {
-		l.addFinding("kubelet", doctor.Warning, "systemctl enable kubelet.service, or have userData enable it",
-			"kubelet.service is not enabled: kubeadm starts it, and after a reboot the node does not come back")
+		l.addFinding("kubelet", doctor.Warning, "systemctl enable kubelet.service, or enable it in userData",
+			"kubelet.service is not enabled: kubeadm starts it, but it does not start after a reboot")
 	}
 }
 
@@ -576,9 +575,9 @@ func (l *look) checkCgroups(system, release string) {
 		return
 	}
 
-	l.addFinding("cgroups", doctor.Failed, "add systemd.unified_cgroup_hierarchy=1 to the arguments of the kernel "+
-		"(olvmctl image create --kernel-arg, for images of OCK)",
-		"%s %s has control groups of version 1, with which the kubelet of Kubernetes %s does not start",
+	l.addFinding("cgroups", doctor.Failed, "add systemd.unified_cgroup_hierarchy=1 to the kernel arguments (for "+
+		"OCK images, with olvmctl image create --kernel-arg)",
+		"%s %s uses control groups version 1, but the kubelet of Kubernetes %s requires version 2",
 		system, release, version)
 }
 
@@ -591,7 +590,7 @@ func (l *look) checkSwap() {
 		}
 
 		l.addFinding("swap", doctor.Warning, "remove it from /etc/fstab, or set failSwapOn: false for the kubelet",
-			"there is swap, with which the kubelet does not start by default")
+			"swap is enabled, and by default the kubelet does not start with swap")
 
 		return
 	}
@@ -616,7 +615,7 @@ func (l *look) checkUpdates(ignition bool) {
 
 	if len(on) > 0 {
 		l.addFinding("updates", doctor.Warning, "systemctl mask "+strings.Join(on, " "),
-			"%s updates or reboots nodes, which are not drained before", strings.Join(on, ", "))
+			"%s updates or reboots nodes without draining them", strings.Join(on, ", "))
 	}
 }
 
@@ -647,20 +646,20 @@ func (l *look) checkEndpoint() {
 	switch {
 	case has("keepalived") && len(asking) > 0:
 		l.addFinding(check, doctor.Failed, "install "+strings.Join(asking, " and "),
-			"there is no %s, with which nodes that have keepalived ask the API server",
-			strings.Join(asking, " and no "))
+			"missing %s, which nodes with keepalived use to check the API server",
+			strings.Join(asking, " and "))
 	case has("keepalived") && (has("haproxy") || has("podman")):
 		l.addFinding(check, doctor.OK, "", "%s", strings.Join(there, ", "))
 	case has("keepalived"):
 		l.addFinding(check, doctor.Warning, "install haproxy, or podman for nginx in a container",
-			"keepalived holds the endpoint, without a load balancer: there is no %s", strings.Join(missing, " and no "))
+			"keepalived holds the endpoint, but without a load balancer: missing %s", strings.Join(missing, " and "))
 	default:
 		l.addFinding(
 			check,
 			doctor.Warning,
 			"install keepalived and haproxy, or use virtualIPProvider: KubeVIP or External",
-			"there is no %s, without which nodes do not hold the endpoint with virtualIPProvider: Keepalived",
-			strings.Join(missing, " and no "),
+			"missing %s, which nodes require to hold the endpoint with virtualIPProvider: Keepalived",
+			strings.Join(missing, " and "),
 		)
 	}
 }
@@ -674,10 +673,10 @@ func (l *look) checkSELinux() {
 
 	switch {
 	case match == nil || match[1] == "disabled":
-		l.addFinding(check, doctor.OK, "", "there is none, or it is disabled")
+		l.addFinding(check, doctor.OK, "", "not installed or disabled")
 	case match[1] == "enforcing" && l.findProgram("keepalived") != "" && l.findProgram("setsebool") == "":
 		l.addFinding(check, doctor.Failed, "install policycoreutils",
-			"it is enforcing, and there is no setsebool to let keepalived and haproxy reach the API server")
+			"enforcing, but setsebool, which allows keepalived and haproxy to reach the API server, is not installed")
 	default:
 		l.addFinding(check, doctor.OK, "", "%s", match[1])
 	}
@@ -687,7 +686,7 @@ func (l *look) checkSELinux() {
 func (l *look) checkAgent() {
 	if l.findProgram("qemu-ga") == "" {
 		l.addFinding("agent", doctor.Warning, "install qemu-guest-agent",
-			"there is no guest agent: the engine learns no addresses, and machines with DHCP have none")
+			"no guest agent is installed: the engine reports no addresses, and machines with DHCP have none")
 		return
 	}
 
@@ -698,13 +697,13 @@ func (l *look) checkAgent() {
 func (l *look) checkIdentity() {
 	if machineID.MatchString(strings.TrimRight(l.readTexts("/etc/machine-id"), "\n")) {
 		l.addFinding(
-			"identity", doctor.Failed, "empty /etc/machine-id (olvmctl image create removes it from images of OCK)",
-			"the image has a machine ID, which all machines would share",
+			"identity", doctor.Failed, "empty /etc/machine-id (olvmctl image create removes it from OCK images)",
+			"the image contains a machine ID, which all machines would share",
 		)
 	}
 
 	if l.hasAny("/etc/ssh/ssh_host_*_key") {
 		l.addFinding("identity", doctor.Warning, "remove /etc/ssh/ssh_host_*",
-			"the image has host keys, which cloud-init replaces and Ignition does not")
+			"the image contains SSH host keys, which cloud-init replaces, but Ignition does not")
 	}
 }

@@ -38,13 +38,13 @@ func (o Options) fetchDisk(ctx context.Context, disk string) error {
 	switch {
 	case err == nil && info.IsDir():
 		return fmt.Errorf(
-			"%s is a folder; give a disk image, an archive of docker save, or the reference of a container image",
+			"%s is a folder; use a disk image, an archive of docker save, or the reference of a container image",
 			o.From,
 		)
 	case err == nil && isArchive(o.From):
 		image, err := tarball.ImageFromPath(o.From, nil)
 		if err != nil {
-			return fmt.Errorf("%s is no archive of docker save with one image: %w", o.From, err)
+			return fmt.Errorf("%s is not an archive of docker save with one image: %w", o.From, err)
 		}
 
 		return o.unpackDisk(ctx, image, disk)
@@ -65,7 +65,7 @@ func (o Options) fetchDisk(ctx context.Context, disk string) error {
 	ref, err := name.ParseReference(o.From, name.StrictValidation)
 	if err != nil {
 		return fmt.Errorf(
-			"%q is neither a file that is there, nor the whole reference of a container image such as "+
+			"%q is neither an existing file nor the full reference of a container image, such as "+
 				"container-registry.oracle.com/olcne/ock:1.33",
 			o.From,
 		)
@@ -142,7 +142,7 @@ func (e unfit) Error() string { return string(e) }
 func (o Options) wrongArchError(there ...string) error {
 	return unfit(
 		fmt.Sprintf(
-			"%s is not there for %s, but for %s; choose with --arch", o.From, o.Arch,
+			"%s does not exist for %s, only for %s; use another --arch", o.From, o.Arch,
 			cmp.Or(strings.Join(there, ", "), "none"),
 		),
 	)
@@ -173,7 +173,8 @@ func (o Options) unpackDisk(ctx context.Context, image v1.Image, disk string) er
 
 	return unfit(
 		fmt.Sprintf(
-			"%s has no %s/%s, and no other qcow2 file there: it is no image with the boot disk of a node", o.From,
+			"%s has neither %s/%s nor another qcow2 file in this folder; use an image with the boot disk of a node",
+			o.From,
 			diskFolder, bootDisk,
 		),
 	)
@@ -209,14 +210,14 @@ func (o Options) unpackLayer(ctx context.Context, layer v1.Layer, disk string) (
 		case found != "" && base != bootDisk:
 			return false, unfit(
 				fmt.Sprintf(
-					"%s has %s and %s in %s/, and no %s; take the right one out, and give it with --from", o.From,
+					"%s has %s and %s in %s/, but no %s; extract one of them, and specify it with --from", o.From,
 					found, base, diskFolder, bootDisk,
 				),
 			)
 		}
 
 		found = base
-		if err := o.writeFile(ctx, disk, "getting "+base, archive, header.Size); err != nil {
+		if err := o.writeFile(ctx, disk, "downloading "+base, archive, header.Size); err != nil {
 			return false, err
 		}
 	}
@@ -235,10 +236,10 @@ func explainRegistry(ref name.Reference, err error) error {
 	case err == nil || errors.As(err, &own):
 		return err
 	case errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound:
-		return fmt.Errorf("there is no image %s in the registry; choose another version: %w", ref, err)
+		return fmt.Errorf("image %s not found in the registry; use another version: %w", ref, err)
 	case errors.As(err, &answer) &&
 		(answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusForbidden):
-		return fmt.Errorf("the registry does not let you read %s; log in with podman login %s, or docker login: %w",
+		return fmt.Errorf("access to %s denied; log in with podman login %s, or docker login: %w",
 			ref, ref.Context().RegistryStr(), err)
 	}
 

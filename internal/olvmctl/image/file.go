@@ -61,7 +61,7 @@ func openFile(ctx context.Context, path, given string, out io.Writer) (_ *diskFi
 	}
 
 	if given != "" && !strings.EqualFold(file.sum, given) {
-		return nil, fmt.Errorf("%s has the SHA-256 %s, and not %s; get it again", path, file.sum, given)
+		return nil, fmt.Errorf("%s has the SHA-256 checksum %s, not %s; download it again", path, file.sum, given)
 	}
 
 	if decompress != nil {
@@ -104,7 +104,7 @@ func (f *diskFile) imageName() string {
 // checkDisk rejects disks that cannot boot. For a qcow2 image, it checks only the size of the file.
 func (f *diskFile) checkDisk() error {
 	if f.header.VirtualSize < leastDisk {
-		return fmt.Errorf("%s: it is no disk of a node, for it has %d bytes; give a qcow2 or raw image", f.imageName(),
+		return fmt.Errorf("%s: too small for the disk of a node (%d bytes); use a qcow2 or raw image", f.imageName(),
 			f.header.VirtualSize)
 	}
 
@@ -118,8 +118,8 @@ func (f *diskFile) checkDisk() error {
 	}
 
 	if signature[0] != 0x55 || signature[1] != 0xaa {
-		return fmt.Errorf("%s: it is no qcow2 image, and no raw disk either: its first sector is no boot sector (MBR, "+
-			"or that of a GPT); give an image of a whole disk", f.imageName())
+		return fmt.Errorf("%s: neither a qcow2 image nor a raw disk, because its first sector is not a boot sector "+
+			"(MBR or GPT); use the image of a whole disk", f.imageName())
 	}
 
 	return nil
@@ -213,11 +213,11 @@ func unnamedFile(dir string) (*os.File, error) {
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("failed to make a file for the decompressed image: %w", err)
+		return nil, fmt.Errorf("failed to create a file for the decompressed image: %w", err)
 	}
 
 	if err := os.Remove(file.Name()); err != nil {
-		return nil, errors.Join(fmt.Errorf("failed to make a file for the decompressed image: %w", err), file.Close())
+		return nil, errors.Join(fmt.Errorf("failed to create a file for the decompressed image: %w", err), file.Close())
 	}
 
 	return file, nil

@@ -43,9 +43,9 @@ func findGuestfish() (string, error) {
 	path, err := exec.LookPath("guestfish")
 	if err != nil {
 		return "", errors.New(
-			"guestfish, which opens the image, is not on PATH; install it with dnf install /usr/bin/guestfish, or " +
-				"apt install guestfish. " +
-				"An image whose arguments fit already is uploaded as it is: olvmctl image template --file",
+			"guestfish, which reads the image, is not on PATH; install it with dnf install /usr/bin/guestfish, or " +
+				"apt install guestfish. If the kernel arguments of the image need no change, upload it with " +
+				"olvmctl image template --file",
 		)
 	}
 
@@ -110,7 +110,7 @@ func (e *editor) editDisk(session *guestfish) error {
 	}
 
 	if entries == 0 {
-		return errors.New("the image has no boot loader entries (loader/entries/*.conf); is it one of OCK?")
+		return errors.New("the image has no boot loader entries (loader/entries/*.conf); use an OCK image")
 	}
 
 	_, err = session.runCommand("shutdown") // reports failed writes
@@ -133,11 +133,11 @@ func (e *editor) editEntries(session *guestfish) (int, error) {
 
 		edited := e.arguments.EditEntry(entry)
 		if edited == entry {
-			e.say("%s stays as it is", path)
+			e.say("%s: unchanged", path)
 			continue
 		}
 
-		e.say("%s gets its arguments", path)
+		e.say("%s: setting the kernel arguments", path)
 		file := filepath.Join(e.scratch, "entry")
 		if err := os.WriteFile(file, []byte(edited), 0o600); err != nil {
 			return 0, err
@@ -171,7 +171,7 @@ func (e *editor) removeMachineIDs(session *guestfish) error {
 			continue
 		}
 
-		e.say("%s goes", path)
+		e.say("%s: removing", path)
 		if _, err := session.runCommand("rm", path); err != nil {
 			return err
 		}
@@ -236,7 +236,7 @@ func (g *guestfish) runCommand(command string, arguments ...string) (string, err
 	}
 
 	if _, err := fmt.Fprintf(g.stdin, "%s\necho %s", line, g.end); err != nil {
-		return "", fmt.Errorf("guestfish has ended before %s: %w", command, err)
+		return "", fmt.Errorf("guestfish exited before %s: %w", command, err)
 	}
 
 	var output strings.Builder
@@ -249,7 +249,7 @@ func (g *guestfish) runCommand(command string, arguments ...string) (string, err
 		}
 
 		if err != nil {
-			return "", fmt.Errorf("guestfish has ended at %s: %w", command, err)
+			return "", fmt.Errorf("guestfish exited during %s: %w", command, err)
 		}
 	}
 }
@@ -290,7 +290,7 @@ func (g *guestfish) closeSession(err error) error {
 		return g.ctx.Err()
 	case ended != nil:
 		return fmt.Errorf(
-			"guestfish failed; where KVM is the trouble, LIBGUESTFS_BACKEND_SETTINGS=force_tcg does without it: %s",
+			"guestfish failed; if KVM is the cause, set LIBGUESTFS_BACKEND_SETTINGS=force_tcg to run without KVM: %s",
 			cmp.Or(strings.TrimSpace(g.stderr.String()), ended.Error()),
 		)
 	}

@@ -62,13 +62,13 @@ func beginRun() (*run, error) {
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("failed to make the file of the run: %w", err)
+		return nil, fmt.Errorf("failed to create the file of the run: %w", err)
 	}
 
 	if err = filelock.Exclusive(out.lock); err != nil {
 		out.endRun()
 
-		return nil, fmt.Errorf("failed to make the file of the run: %w (set XDG_CACHE_HOME)", err)
+		return nil, fmt.Errorf("failed to create the file of the run: %w (set XDG_CACHE_HOME)", err)
 	}
 
 	return out, nil
@@ -158,12 +158,12 @@ func (t NodeTemplate) removeLeftovers(ctx context.Context, client *engine.Client
 func (t NodeTemplate) removeOf(id, what string, sameTemplate bool, remove func() error) error {
 	switch state := stateOfRun(id); {
 	case state == runDead:
-		_, _ = fmt.Fprintf(t.Out, "removing %s, which a run that was killed has left\n", what)
+		_, _ = fmt.Fprintf(t.Out, "removing %s, left over from a killed run\n", what)
 
 		return remove()
 	case state == runElsewhere && sameTemplate:
-		_, _ = fmt.Fprintf(t.Out, "%s is of another run for this template; if none runs on another machine, delete it "+
-			"in the engine\n", what)
+		_, _ = fmt.Fprintf(t.Out, "%s belongs to another run for this template; if no run is active on another "+
+			"machine, delete it in the engine\n", what)
 	}
 
 	return nil

@@ -84,7 +84,7 @@ func (t NodeTemplate) CreateInEngine(
 		return "", err
 	}
 
-	_, _ = fmt.Fprintf(t.Out, "making the template %s\n", t.Name)
+	_, _ = fmt.Fprintf(t.Out, "creating the template %s\n", t.Name)
 	id, err := MakeTemplate(ctx, client, executor, at, Template{
 		Name:        t.Name,
 		Description: "Image of nodes, by olvmctl",
@@ -96,7 +96,7 @@ func (t NodeTemplate) CreateInEngine(
 	}, filepath.Join(dir, "image"))
 	if sent { // the template has a copy, or there is no template
 		if removed := client.RemoveDisk(context.WithoutCancel(ctx), diskID, nil); removed != nil {
-			err = errors.Join(err, fmt.Errorf("the disk %s is left behind: %w", diskID, removed))
+			err = errors.Join(err, fmt.Errorf("failed to delete the disk %s: %w", diskID, removed))
 		}
 	}
 
@@ -122,8 +122,8 @@ func (t NodeTemplate) findOrUploadDisk(
 	}
 
 	if len(there) != 1 {
-		return "", false, fmt.Errorf("--disk: %s has %d disks named %q, not one; upload it, or give it a name of "+
-			"its own", engine.DescribeScope(dc), len(there), t.Disk)
+		return "", false, fmt.Errorf("--disk: %s has %d disks named %q, not one; upload the disk, or use a unique "+
+			"name", engine.DescribeScope(dc), len(there), t.Disk)
 	}
 
 	return there[0].ID, false, nil

@@ -42,7 +42,7 @@ func Create(ctx context.Context, o Options) error {
 	}
 
 	if _, err := os.Stat(o.Output); err == nil && !o.Force {
-		return fmt.Errorf("there is a file %s already; choose another name, or replace it with --force", o.Output)
+		return fmt.Errorf("%s already exists; use another name, or overwrite it with --force", o.Output)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -62,7 +62,7 @@ func (o Options) create(ctx context.Context) (err error) {
 	// Use the folder of the output, so a rename can put the image in its place.
 	scratch, err := os.MkdirTemp(filepath.Dir(o.Output), ".olvmctl-image-")
 	if err != nil {
-		return fmt.Errorf("failed to make a folder beside %s: %w", o.Output, err)
+		return fmt.Errorf("failed to create a folder beside %s: %w", o.Output, err)
 	}
 
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
@@ -73,7 +73,7 @@ func (o Options) create(ctx context.Context) (err error) {
 
 	format, err := diskFormat(disk)
 	if err != nil {
-		return fmt.Errorf("the disk of %s: %w", o.From, err)
+		return fmt.Errorf("invalid disk in %s: %w", o.From, err)
 	}
 
 	if guestfish == "" {

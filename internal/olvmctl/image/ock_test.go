@@ -139,17 +139,17 @@ func TestDisksComeFromRegistries(t *testing.T) {
 		"the topmost layer wins":    {"newer", "amd64", "newer", ""},
 		"another name":              {"named", "amd64", "node", ""},
 		"boot.qcow2 beside another": {"both", "amd64", "boot", ""},
-		"two that are not boot.qcow2": {"several", "amd64", "", "node.qcow2 and more.qcow2 in disk/, and no " +
-			"boot.qcow2; take the right one out"},
-		"no disk":                      {"none", "amd64", "", "has no disk/boot.qcow2"},
+		"two that are not boot.qcow2": {"several", "amd64", "", "node.qcow2 and more.qcow2 in disk/, but no " +
+			"boot.qcow2; extract one of them"},
+		"no disk":                      {"none", "amd64", "", "has neither disk/boot.qcow2"},
 		"one of several architectures": {"index", "arm64", "arm64", ""},
 		"the other":                    {"index", "amd64", "amd64", ""},
-		"an architecture of none": {"index", "riscv64", "", "is not there for riscv64, but for arm64, amd64; " +
-			"choose with --arch"},
-		"one image, wrong architecture": {"1.33", "arm64", "", "is not there for arm64, but for " +
-			"amd64; choose with --arch"},
-		"a tag of nobody": {"9.99", "amd64", "", "there is no image " + host + "/olcne/ock:9.99 in the registry; " +
-			"choose another version"},
+		"an architecture of none": {"index", "riscv64", "", "does not exist for riscv64, only for arm64, amd64; " +
+			"use another --arch"},
+		"one image, wrong architecture": {"1.33", "arm64", "", "does not exist for arm64, only for " +
+			"amd64; use another --arch"},
+		"a tag of nobody": {"9.99", "amd64", "", "image " + host + "/olcne/ock:9.99 not found in the registry; " +
+			"use another version"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := quiet(t, host+"/olcne/ock:"+test.tag)
@@ -309,10 +309,10 @@ func TestDisksComeFromFiles(t *testing.T) {
 		"one with a backing file":   {backed, "has a backing file"},
 		"one without anything":      {empty, "the image is empty"},
 		"a folder":                  {dir, "is a folder"},
-		"a file that is not there": {filepath.Join(dir, "absent.qcow2"), "is neither a file that is there, " +
-			"nor the whole reference of a container image"},
-		"a reference without a registry": {"olcne/ock:1.33", "is neither a file that is there"},
-		"a reference without a tag":      {"registry.example.com/olcne/ock", "is neither a file that is there"},
+		"a file that is not there": {filepath.Join(dir, "absent.qcow2"), "is neither an existing file " +
+			"nor the full reference of a container image"},
+		"a reference without a registry": {"olcne/ock:1.33", "is neither an existing file"},
+		"a reference without a tag":      {"registry.example.com/olcne/ock", "is neither an existing file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := quiet(t, test.from)
@@ -354,7 +354,7 @@ func TestWhatIsThereStays(t *testing.T) {
 	}
 
 	err := Create(t.Context(), o)
-	if err == nil || !strings.Contains(err.Error(), "already; choose another name, or replace it with --force") {
+	if err == nil || !strings.Contains(err.Error(), "already exists; use another name, or overwrite it with --force") {
 		t.Errorf("without --force: %v", err)
 	}
 
@@ -390,7 +390,7 @@ func TestGuestfishThatDoesNot(t *testing.T) {
 	for name, test := range map[string]struct{ script, problem string }{
 		"it fails at once":        {"echo no appliance here >&2; exit 1", "no appliance here"},
 		"it ends without a word":  {"exit 3", "exit status 3"},
-		"it fails at its end":     {`while read -r c rest; do case $c in echo) echo "$rest" ;; list-filesystems) exit 0;; esac; done`, "guestfish has ended at list-filesystems"},
+		"it fails at its end":     {`while read -r c rest; do case $c in echo) echo "$rest" ;; list-filesystems) exit 0;; esac; done`, "guestfish exited during list-filesystems"},
 		"an image of other kinds": {`while read -r c rest; do case $c in echo) echo "$rest" ;; list-filesystems) echo "/dev/sda1: ext4"; echo "/dev/sda2: swap" ;; esac; done`, "no boot loader entries"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func IsOCK(reference string) bool {
 func (o Options) Digest(ctx context.Context) (name.Digest, error) {
 	ref, err := name.ParseReference(o.From, name.StrictValidation)
 	if err != nil {
-		return name.Digest{}, fmt.Errorf("%q is not the whole reference of a container image: %w", o.From, err)
+		return name.Digest{}, fmt.Errorf("%q is not the full reference of a container image: %w", o.From, err)
 	}
 
 	image, err := o.pullImage(ctx, ref)
@@ -85,14 +85,14 @@ func (o Options) Pull(ctx context.Context, folder string) (string, error) {
 
 	o.Output = filepath.Join(folder, base+".qcow2")
 	if _, err := os.Stat(o.Output); err == nil {
-		o.Say("taking %s, which is there from an earlier run", o.Output)
+		o.Say("using %s from an earlier run", o.Output)
 		return o.Output, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 
 	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return "", fmt.Errorf("failed to make the folder of images: %w", err)
+		return "", fmt.Errorf("failed to create the folder of images: %w", err)
 	}
 
 	o.From = digest.String() // even if the tag moves now

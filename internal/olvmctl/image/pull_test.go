@@ -80,12 +80,12 @@ func TestADiskIsPulledForItsArchitectureAlone(t *testing.T) {
 
 	folder := filepath.Join(t.TempDir(), "images")
 	_, err := o.Pull(t.Context(), folder)
-	check.Error(t, err, "is not there for arm64, but for amd64")
+	check.Error(t, err, "does not exist for arm64, only for amd64")
 
 	o.Arch = "amd64"
 	o.From = host + "/nodes/node:none"
 	_, err = o.Pull(t.Context(), folder)
-	check.Error(t, err, "there is no image "+o.From+" in the registry")
+	check.Error(t, err, "image "+o.From+" not found in the registry")
 
 	_, err = os.Stat(folder)
 	check.Equal(t, "nothing is written", os.IsNotExist(err), true)

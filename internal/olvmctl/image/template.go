@@ -40,7 +40,7 @@ type Template struct {
 type ExistsError struct{ Name, DataCenter, ID string }
 
 func (e *ExistsError) Error() string {
-	return fmt.Sprintf("there is a template %q already in data center %q (%s); choose another name, or delete it",
+	return fmt.Sprintf("template %q already exists in data center %q (%s); use another name, or delete it",
 		e.Name, e.DataCenter, e.ID)
 }
 
@@ -73,7 +73,7 @@ func MakeTemplate(
 	root := &workspace.Root{Executor: executor, Keeper: state, Dir: dir}
 	_, failed := root.Apply(ctx, s, "")
 	if failed == nil && s.made == "" {
-		failed = errors.New("the run ended well, and there is no template")
+		failed = errors.New("the run succeeded, but the template is missing")
 	}
 
 	// Keep the template, and remove its source VM.
@@ -88,7 +88,7 @@ func MakeTemplate(
 	defer cancel()
 	_, err := root.Destroy(cleanup, s)
 	if err != nil {
-		err = fmt.Errorf("what the template was made of is left behind, with the comment %q: %w", s.ownerComment(), err)
+		err = fmt.Errorf("failed to delete the temporary objects with the comment %q: %w", s.ownerComment(), err)
 	}
 
 	if failed != nil {

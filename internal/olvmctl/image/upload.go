@@ -62,7 +62,8 @@ func (u Upload) EnsureDisk(ctx context.Context, client *engine.Client) (disk *en
 		filelock.Shared,
 	); err != nil &&
 		!errors.Is(err, filelock.ErrHeld) { // Resume checks the holder
-		_, _ = fmt.Fprintf(u.Out, "warning: no other command may upload the same image meanwhile: %v\n", err)
+		_, _ = fmt.Fprintf(u.Out,
+			"warning: cannot lock the image; do not upload it with another command meanwhile: %v\n", err)
 	}
 
 	options, err := u.uploadOptions(ctx, client, file)
@@ -83,7 +84,7 @@ func (u Upload) EnsureDisk(ctx context.Context, client *engine.Client) (disk *en
 	}
 
 	if !sent {
-		_, err = fmt.Fprintf(u.Out, "the disk %s has the image already\n", u.Disk)
+		_, err = fmt.Fprintf(u.Out, "the disk %s already contains the image\n", u.Disk)
 	}
 
 	return disk, sent, err
@@ -101,7 +102,7 @@ func (u Upload) diskSize(file *diskFile) (int64, error) {
 	}
 
 	if size < file.header.VirtualSize {
-		return 0, fmt.Errorf("--size: %s is less than the image has, which is %d bytes", u.Size,
+		return 0, fmt.Errorf("--size: %s is less than the size of the image, %d bytes", u.Size,
 			file.header.VirtualSize)
 	}
 
@@ -124,7 +125,7 @@ func (u Upload) uploadOptions(
 
 	var inactive *engine.InactiveError
 	if errors.As(err, &inactive) {
-		err = fmt.Errorf("--storage-domain: %w; activate it in the engine, or name another one", err)
+		err = fmt.Errorf("--storage-domain: %w; activate it in the engine, or use another one", err)
 	}
 
 	if err != nil {
@@ -142,10 +143,10 @@ func (u Upload) uploadOptions(
 		Idle:            uploadIdle,
 		Resume: func(sent int64) error {
 			if errors.Is(file.lockSource(filelock.Exclusive), filelock.ErrHeld) {
-				return fmt.Errorf("%s is being uploaded already, by another process", file.source.Name())
+				return fmt.Errorf("another process is already uploading %s", file.source.Name())
 			}
 
-			_, err := fmt.Fprintf(u.Out, "going on with an upload that was broken off: %d MiB are there\n", sent>>20)
+			_, err := fmt.Fprintf(u.Out, "resuming an interrupted upload: %d MiB already uploaded\n", sent>>20)
 
 			return err
 		},
@@ -158,8 +159,8 @@ func (u Upload) uploadOptions(
 
 	for i := range there {
 		if !options.IsEarlierUpload(&there[i]) {
-			return engine.UploadOptions{}, fmt.Errorf("there is a disk %q already in data center %q (%s), with "+
-				"something else in it; choose another name with --disk, or delete it", u.Disk, dc.Name, there[i].ID)
+			return engine.UploadOptions{}, fmt.Errorf("disk %q already exists in data center %q (%s), with "+
+				"different content; use another name with --disk, or delete it", u.Disk, dc.Name, there[i].ID)
 		}
 	}
 
@@ -192,5 +193,5 @@ func checkFlags(flags map[string]string) error {
 
 	slices.Sort(missing)
 
-	return fmt.Errorf("give %s, or a cluster file that says it with -f", strings.Join(missing, ", "))
+	return fmt.Errorf("missing %s; use these flags, or specify a cluster file with -f", strings.Join(missing, ", "))
 }

@@ -48,7 +48,7 @@ func Edit(path string, change func(*clientcmdapi.Config) error) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("%s is not a kubeconfig: %w; move it elsewhere, or name another file", path, err)
+		return fmt.Errorf("%s is not a kubeconfig: %w; move it, or specify another file", path, err)
 	}
 
 	before := config.DeepCopy()
@@ -92,7 +92,7 @@ func lockFile(path string) (unlock func(), err error) {
 		}
 
 		if time.Since(begin) > lockPatience {
-			return nil, fmt.Errorf("another program writes %s; if none does, remove %s", path, name)
+			return nil, fmt.Errorf("another program is writing %s; if not, remove %s", path, name)
 		}
 	}
 }

@@ -86,9 +86,9 @@ func ExplainUnreadable(bound, file string) string {
 	case err != nil:
 		return ""
 	case !isWithin(bound, real):
-		return "it is a link that leads out of " + bound + "; copy the file to where the link is"
+		return "it is a link to a file outside " + bound + "; replace the link with a copy of the file"
 	case slices.ContainsFunc(strings.Split(filepath.ToSlash(strings.TrimPrefix(real, bound)), "/"), isGits):
-		return "it is a file of git's own, which no manifests are in; remove it"
+		return "it is an internal file of git; remove it"
 	case !info.IsDir() && !info.Mode().IsRegular():
 		return "it is neither a file nor a folder; remove it"
 	}
@@ -108,12 +108,12 @@ func (w *walker) walkFolder(dir string) error {
 	}
 
 	if w.seen = append(w.seen, dir); len(w.seen) > maxFolders {
-		return fmt.Errorf("%s: it builds upon more than %d folders", w.seen[0], maxFolders)
+		return fmt.Errorf("%s: it uses more than %d folders", w.seen[0], maxFolders)
 	}
 
 	file := Find(dir)
 	if file == "" {
-		return fmt.Errorf("%s: it has no kustomization.yaml", dir)
+		return fmt.Errorf("%s: no kustomization.yaml found", dir)
 	}
 
 	bound := cmp.Or(w.bound, dir)
@@ -155,8 +155,8 @@ func (w *walker) followBase(read *reader, entry string) error {
 	if err != nil {
 		return read.refuseEntry(
 			entry,
-			"there is no such file or folder; bases are not fetched: correct the path, or copy "+
-				"the base into the repository",
+			"no such file or folder; olvmctl does not download bases: correct the path, or copy the base into the "+
+				"repository",
 		)
 	}
 
@@ -195,7 +195,7 @@ func (r *reader) checkFields(k *types.Kustomization) error {
 		{"helmChartInflationGenerator", len(k.HelmChartInflationGenerator) > 0},
 	} {
 		if field.used {
-			return r.refuseEntry(field.name, "no Helm runs here; pipe the output of helm template into -f -")
+			return r.refuseEntry(field.name, "olvmctl does not run Helm; pipe the output of helm template to -f -")
 		}
 	}
 
@@ -209,8 +209,7 @@ func (r *reader) checkFields(k *types.Kustomization) error {
 		if field.used {
 			return r.refuseEntry(
 				field.name,
-				"no plugins run here; build the folder with kustomize, and pipe its output "+
-					"into -f -",
+				"olvmctl runs no plugins; build the folder with kustomize, and pipe its output to -f -",
 			)
 		}
 	}
@@ -290,9 +289,9 @@ func notLocal(entry string) string {
 
 	switch {
 	case strings.ContainsAny(entry, ":?"), strings.HasPrefix(lower, "github.com"):
-		return "nothing is fetched from another place; copy it into the repository"
+		return "olvmctl does not download files; copy it into the repository"
 	case filepath.IsAbs(entry):
-		return "it is an absolute path; write it relative to the kustomization"
+		return "absolute paths are not supported; use a path relative to the kustomization"
 	}
 
 	return ""

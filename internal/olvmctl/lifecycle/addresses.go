@@ -46,8 +46,9 @@ func warnOfAddresses(
 
 		for _, pool := range nic.Guest.Pools {
 			if size := pool.Size(); size.Cmp(big.NewInt(int64(machines))) < 0 {
-				say(fmt.Sprintf("warning: OLVMMachineTemplate %s has %s addresses for network interface %s, and there "+
-					"are to be %d machines; the others wait for one (AddressRangeExhausted)", template.Name, size,
+				say(fmt.Sprintf("warning: OLVMMachineTemplate %s has %s addresses for network interface %s, but "+
+					"there will be %d machines; machines without an address will wait (AddressRangeExhausted)",
+					template.Name, size,
 					nic.VNICName, machines))
 			}
 		}

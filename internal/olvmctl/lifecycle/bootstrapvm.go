@@ -27,7 +27,7 @@ func (c *creation) findVM() (err error) {
 	}
 
 	if c.Management.Kubeconfig != "" || c.Driver == mgmtcluster.DriverProcess {
-		return fmt.Errorf("the management cluster of %s is a bootstrap VM; leave --kubeconfig and --driver away",
+		return fmt.Errorf("the management cluster of %s is a bootstrap VM; omit --kubeconfig and --driver",
 			c.File.Name)
 	}
 
@@ -57,11 +57,11 @@ func (c *creation) vmSteps() []Step {
 
 	return []Step{
 		{
-			name:   "Making the bootstrap VM " + c.vm.Name(),
+			name:   "Creating the bootstrap VM " + c.vm.Name(),
 			needed: func() bool { return !c.vm.Asked },
 			run: func(ctx context.Context) error {
 				c.Display.PrintLine(
-					"its address is %s, its kubeconfig will be %s", c.vm.Address(), c.vm.KubeconfigFile(),
+					"address %s, kubeconfig %s", c.vm.Address(), c.vm.KubeconfigFile(),
 				)
 
 				return c.vm.CreateOrResume(ctx, c.engine)
@@ -85,7 +85,7 @@ func (c *creation) checkVM(ctx context.Context) error {
 
 	var nodes corev1.NodeList
 	if err := c.management.List(limited, &nodes); err != nil {
-		return fmt.Errorf("the API server of VM %s does not answer yet: %w", c.vm.Name(), err)
+		return fmt.Errorf("the API server of VM %s is not available yet: %w", c.vm.Name(), err)
 	}
 
 	for i := range nodes.Items {
@@ -153,7 +153,8 @@ func (o *Common) moveOut(ctx context.Context, vm *bootstrapvm.VM, from, to *mana
 // remindOfVM tells the user about a remaining bootstrap VM after an error.
 func (c *creation) remindOfVM() {
 	if c.vm != nil && c.vm.Exists() {
-		c.Display.PrintLine("the bootstrap VM %s is left: start goes on with it, and delete removes it", c.vm.Name())
+		c.Display.PrintLine("the bootstrap VM %s still exists; to continue, run olvmctl start; to remove it, run "+
+			"olvmctl delete", c.vm.Name())
 	}
 }
 
@@ -221,7 +222,7 @@ func (d *deletion) findBeside(ctx context.Context) error {
 	case err == nil:
 		d.cluster, d.provider = cluster, providerOf(cluster)
 	case !errors.As(err, &missing):
-		return fmt.Errorf("the bootstrap VM %s does not answer at %s, and it may know machines of the cluster: %w",
+		return fmt.Errorf("cannot reach the bootstrap VM %s at %s, which may have machines of the cluster: %w",
 			d.vm.Name(), d.vm.Address(), err)
 	}
 
@@ -233,8 +234,8 @@ func (d *deletion) findBeside(ctx context.Context) error {
 func (d *deletion) findOwn(ctx context.Context) error {
 	if !fileExists(d.vm.Workload) {
 		if d.cluster == nil && d.vm.Moved {
-			return fmt.Errorf("the Cluster %s was moved into itself, and its kubeconfig %s is not there; put it back, "+
-				"or delete the cluster with --kubeconfig", d.Name, d.vm.Workload)
+			return fmt.Errorf("Cluster %s manages itself, but its kubeconfig %s does not exist; restore the file, "+
+				"or specify another kubeconfig of the cluster with --kubeconfig", d.Name, d.vm.Workload)
 		}
 
 		return nil // no move has begun: it needs the file
@@ -266,8 +267,8 @@ func (d *deletion) findOwn(ctx context.Context) error {
 	case err != nil && d.cluster != nil && !ptr.Deref(d.cluster.Spec.Paused, false):
 		return nil // no move has begun: it would have paused the Cluster first
 	case err != nil:
-		return fmt.Errorf("whether %s manages itself is not known, for the server of %s does not answer: %w; move "+
-			"that file away if the cluster is gone", d.Name, d.vm.Workload, err)
+		return fmt.Errorf("cannot determine whether %s manages itself, because the server in %s is unreachable: "+
+			"%w; if the cluster no longer exists, move or delete the file", d.Name, d.vm.Workload, err)
 	}
 
 	d.own = own
@@ -285,11 +286,11 @@ func (d *deletion) findOwn(ctx context.Context) error {
 func (d *deletion) endMoveSteps() []Step {
 	return withCondition(func() bool { return d.interrupted },
 		Step{
-			name: "Ending the move that was interrupted",
+			name: "Completing the interrupted move",
 			run:  func(ctx context.Context) error { return d.moveOut(ctx, d.vm, d.management, d.own) },
 		},
 		Step{
-			name:  "Turning to the cluster itself",
+			name:  "Switching to the cluster itself",
 			quiet: true,
 			run: func(ctx context.Context) (err error) {
 				d.management = d.own

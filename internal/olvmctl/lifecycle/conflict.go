@@ -29,7 +29,7 @@ func (c *creation) keepScale(ctx context.Context, err error) bool {
 
 	object := conflict.Object
 	c.Display.PrintLine(
-		"%s %s keeps its replicas, %s, which olvmctl scale has written; %s asks for %s, which it gets with "+
+		"%[1]s %[2]s keeps replicas: %[3]s, set by olvmctl scale; to apply replicas: %[5]s from %[4]s, use "+
 			"--force-conflicts",
 		object.GetKind(),
 		object.GetName(),
@@ -64,11 +64,11 @@ func (c *creation) explainConflict(ctx context.Context, err error) error {
 
 	for _, field := range conflict.Fields {
 		path := strings.Split(field.Path, ".")
-		lines = append(lines, fmt.Sprintf("%s: %s has made it %s, and %s asks for %s", field.Path, field.Manager,
+		lines = append(lines, fmt.Sprintf("%s: %s has set it to %s, but %s sets it to %s", field.Path, field.Manager,
 			valueAt(live, path), c.File.Path, valueAt(conflict.Object.Object, path)))
 	}
 
-	return fmt.Errorf("%w\n%s\nwrite into %s what you want to keep, or give --force-conflicts to have what it says",
+	return fmt.Errorf("%w\n%s\nupdate %s with the values to keep, or overwrite them with --force-conflicts",
 		conflict, strings.Join(lines, "\n"), c.File.Path)
 }
 
@@ -76,7 +76,7 @@ func (c *creation) explainConflict(ctx context.Context, err error) error {
 func valueAt(object map[string]any, path []string) string {
 	value, found, err := unstructured.NestedFieldNoCopy(object, path...)
 	if !found || err != nil { // the path has more than names
-		return "something else"
+		return "another value"
 	}
 
 	return fmt.Sprint(value)

@@ -83,11 +83,11 @@ func TestAConflictNamesWhoChangedWhich(t *testing.T) {
 	err := manifest.Apply(t.Context(), api, []*unstructured.Unstructured{deployment(1)}, manifest.FieldOwner)
 
 	check.Equal(t, "a number of others is kept", c.keepScale(t.Context(), err), false)
-	check.Error(t, c.explainConflict(t.Context(), err), "failed to apply MachineDeployment prod/prod-md-0: others have "+
-		"changed it\n"+
-		"spec.replicas: kubectl-edit has made it 3, and cluster.yaml asks for 1\n"+
-		"spec.template.spec.version: argocd has made it something else, and cluster.yaml asks for something else\n"+
-		"write into cluster.yaml what you want to keep, or give --force-conflicts to have what it says")
+	check.Error(t, c.explainConflict(t.Context(), err), "failed to apply MachineDeployment prod/prod-md-0: another "+
+		"field manager has changed it\n"+
+		"spec.replicas: kubectl-edit has set it to 3, but cluster.yaml sets it to 1\n"+
+		"spec.template.spec.version: argocd has set it to another value, but cluster.yaml sets it to another value\n"+
+		"update cluster.yaml with the values to keep, or overwrite them with --force-conflicts")
 
 	if other := errors.New("no route to host"); !errors.Is(c.explainConflict(t.Context(), other), other) {
 		t.Error("another error is not itself")
@@ -103,7 +103,7 @@ func TestStartKeepsTheNumberThatScaleHasWritten(t *testing.T) {
 
 	err := manifest.Apply(t.Context(), api, objects, manifest.FieldOwner)
 	check.Equal(t, "it is kept", c.keepScale(t.Context(), err), true)
-	check.Equal(t, "said", said.String(), "  MachineDeployment prod-md-0 keeps its replicas, 3, which olvmctl scale has "+
-		"written; cluster.yaml asks for 1, which it gets with --force-conflicts\n")
+	check.Equal(t, "said", said.String(), "  MachineDeployment prod-md-0 keeps replicas: 3, set by olvmctl scale; "+
+		"to apply replicas: 1 from cluster.yaml, use --force-conflicts\n")
 	check.Error(t, manifest.Apply(t.Context(), api, objects, manifest.FieldOwner), "")
 }

@@ -197,19 +197,19 @@ func (c *creation) allSteps() []Step {
 
 // findSteps returns the steps to look for an existing cluster, because an existing cluster needs other steps.
 func (c *creation) findSteps() []Step {
-	out := []Step{{name: "Looking whether the cluster manages itself", quiet: true, run: c.findOwn}}
+	out := []Step{{name: "Checking whether the cluster manages itself", quiet: true, run: c.findOwn}}
 
 	// A stopped local management cluster may have the cluster.
 	out = append(out, withCondition(func() bool { return !c.managesItself && c.management.local.Exists() },
 		c.management.startSteps(c.Display, nil)...)...)
 
 	return append(out, Step{
-		name:   "Looking for the cluster in its management cluster",
+		name:   "Looking for the cluster in the management cluster",
 		quiet:  true,
 		needed: func() bool { return !c.managesItself },
 		run:    c.findCluster,
 	}, Step{
-		name:   "Comparing the cluster of the kubeconfig",
+		name:   "Comparing the cluster with its kubeconfig",
 		quiet:  true,
 		needed: func() bool { return c.elsewhere != nil },
 		run:    c.checkElsewhere,
@@ -230,7 +230,7 @@ func (c *creation) prepareSteps() []Step {
 		)...)...)
 
 	return append(out, Step{
-		name:   "Looking for other clusters of the namespace",
+		name:   "Looking for other clusters in the namespace",
 		quiet:  true,
 		needed: c.shouldPivot,
 		run:    c.checkAlone,
@@ -241,7 +241,7 @@ func (c *creation) prepareSteps() []Step {
 func (c *creation) makeSteps() []Step {
 	return []Step{
 		{
-			name: "Asking about machines that go", quiet: true, asks: true,
+			name: "Confirming the deletion of machines", quiet: true, asks: true,
 			needed: func() bool { return c.exists && c.Confirm != nil },
 			run:    c.confirmFewerMachines,
 		},
@@ -345,7 +345,7 @@ func (c *creation) isIn(ctx context.Context, in *management) (bool, error) {
 	case err == nil && !c.interrupted:
 		return true, nil
 	case err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
-		return false, fmt.Errorf("failed to ask the management cluster for Cluster %s: %w", c.File.Name, err)
+		return false, fmt.Errorf("failed to get Cluster %s from the management cluster: %w", c.File.Name, err)
 	case !c.interrupted:
 		return false, nil
 	}
@@ -372,7 +372,7 @@ func (c *creation) switchToLocal(ctx context.Context) (bool, error) {
 
 	found, err := c.isIn(ctx, local)
 	if err == nil && found {
-		c.Display.PrintLine("the local management cluster has %s", c.File.Name)
+		c.Display.PrintLine("found %s in the local management cluster", c.File.Name)
 		*m = *local // the steps share m
 	}
 
@@ -391,19 +391,19 @@ func (c *creation) checkUnmanaged() error {
 		return c.unsure // it may be its own management cluster
 	}
 
-	remedy := "name its management cluster with --kubeconfig"
+	remedy := "specify its management cluster with --kubeconfig"
 	if in.local.Exists() {
-		remedy += "; that may be the local one: olvmctl local start, and then --driver " + mgmtcluster.DriverProcess
+		remedy += "; if this is the local one, run olvmctl local start, and use --driver " + mgmtcluster.DriverProcess
 	}
 
 	if c.interrupted {
-		return fmt.Errorf("the move of %s into itself was interrupted, and this is not the management cluster that it "+
-			"comes from (%s, by the UIDs of the namespaces kube-system); %s", c.File.Name,
+		return fmt.Errorf("the move of %s into itself was interrupted, and this is not the source management "+
+			"cluster (%s, by the UIDs of the kube-system namespaces); %s", c.File.Name,
 			c.own.Annotations[movingAnnotation], remedy)
 	}
 
-	return fmt.Errorf("%s runs already, and this management cluster does not manage it: it does not have its Cluster; "+
-		"a second one would make its machines again; %s", c.File.Name, remedy)
+	return fmt.Errorf("%s is already running, but this management cluster does not have its Cluster, and would "+
+		"create its machines again; %s", c.File.Name, remedy)
 }
 
 // recordIdentity records the identity of the new cluster in the management cluster. It fails if the recorded identity
@@ -467,7 +467,7 @@ func (c *creation) makeNamespace(ctx context.Context, name string, labels map[st
 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	if err := c.management.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("failed to make namespace %s: %w", name, err)
+		return fmt.Errorf("failed to create namespace %s: %w", name, err)
 	}
 
 	return nil
@@ -510,7 +510,7 @@ func (c *creation) checkAlone(ctx context.Context) error {
 	}
 
 	return fmt.Errorf(
-		"a cluster that manages itself takes all Clusters of its namespace along, and beside %s there is %s; give "+
-			"it a namespace of its own with %s, or let it be managed from here",
+		"a cluster that manages itself must be alone in its namespace, but the namespace of %s also contains %s; "+
+			"set another namespace in %s, or do not use --self-managed",
 		c.File.Name, strings.Join(others, ", "), c.File.NamespaceKey())
 }

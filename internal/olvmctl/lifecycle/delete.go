@@ -118,8 +118,8 @@ func (d *deletion) allSteps() []Step {
 	)
 	out = append(out, d.findMovedSteps()...)
 	out = append(out,
-		Step{name: "Looking whether it manages itself", quiet: true, needed: d.exists, run: d.checkOwn},
-		Step{name: "Asking the user", quiet: true, asks: true, run: d.confirmDeletion},
+		Step{name: "Checking whether the cluster manages itself", quiet: true, needed: d.exists, run: d.checkOwn},
+		Step{name: "Waiting for confirmation", quiet: true, asks: true, run: d.confirmDeletion},
 	)
 	out = append(out, d.endMoveSteps()...)
 	out = append(out, Step{
@@ -167,7 +167,7 @@ func (d *deletion) moveSteps() []Step {
 			run: d.moveAway,
 		},
 		Step{
-			name:  "Turning to the other management cluster",
+			name:  "Switching to the other management cluster",
 			quiet: true,
 			run: func(ctx context.Context) (err error) {
 				d.management = d.to
@@ -179,7 +179,7 @@ func (d *deletion) moveSteps() []Step {
 		// Cluster API needs a connection to a cluster to delete its control plane. It connects only after it has seen
 		// the infrastructure of the cluster.
 		Step{
-			name: "Waiting for Cluster API to know it",
+			name: "Waiting for Cluster API to connect to the cluster",
 			run: d.waitFor(func(ctx context.Context) error {
 				return checkKnown(ctx, d.management.Cluster, d.Name)
 			}),
@@ -207,9 +207,9 @@ func (d *deletion) deleteSteps() []Step {
 	out := []Step{
 		{name: "Looking for the kubeconfig", quiet: true, needed: d.exists, run: d.findKubeconfig},
 		{name: "Looking for the credentials", quiet: true, needed: d.exists, run: d.findKept},
-		{name: "Noting how it is reached", quiet: true, needed: d.exists, run: d.storeKubeconfig},
+		{name: "Recording the server of the cluster", quiet: true, needed: d.exists, run: d.storeKubeconfig},
 		{
-			name:   "Releasing what the cluster has made",
+			name:   "Releasing resources of the cluster",
 			quiet:  true,
 			needed: func() bool { return d.exists() && d.cluster.DeletionTimestamp.IsZero() },
 			run:    func(ctx context.Context) error { return runSteps(ctx, d.Display, d.provider.ReleaseSteps(d)) },
@@ -230,7 +230,7 @@ func (d *deletion) deleteSteps() []Step {
 			},
 		},
 		{
-			name: "Removing what was made for it",
+			name: "Removing the credentials and the kubeconfig",
 			run: func(ctx context.Context) error {
 				err := d.Display.WaitFor(ctx, d.Timeout, func(ctx context.Context) error {
 					return checkMachinesGone(ctx, d.management.Cluster, d.provider, d.Name)
@@ -252,8 +252,8 @@ func (d *deletion) deleteSteps() []Step {
 func (d *deletion) deleteCluster(ctx context.Context) error {
 	err := d.management.Delete(ctx, d.cluster, client.Preconditions{UID: &d.cluster.UID})
 	if apierrors.IsConflict(err) {
-		return fmt.Errorf("the Cluster %s is another one by now: it was deleted and made again in the meantime; run "+
-			"the command again to delete that", d.Name)
+		return fmt.Errorf("Cluster %s was deleted and created again meanwhile; run the command again to delete the "+
+			"new Cluster", d.Name)
 	}
 
 	if client.IgnoreNotFound(err) != nil {
@@ -287,7 +287,7 @@ func (d *deletion) connectWorkload(ctx context.Context) (client.Client, error) {
 
 	config, err := clientcmd.RESTConfigFromKubeConfig(content)
 	if err != nil {
-		return nil, fmt.Errorf("the kubeconfig of %s: %w", d.Name, err)
+		return nil, fmt.Errorf("invalid kubeconfig of %s: %w", d.Name, err)
 	}
 
 	config.Timeout = ownLimit
@@ -305,8 +305,8 @@ func (d *deletion) findCluster(ctx context.Context) error {
 	}
 
 	if d.management.isLocal && !d.management.local.Exists() {
-		return fmt.Errorf("there is no Cluster %s, for there is no management cluster: kubectl has no kubeconfig, and "+
-			"no local management cluster was started; say where it is managed with --kubeconfig", d.Name)
+		return fmt.Errorf("no Cluster %s found, because there is no kubeconfig and no local management cluster; "+
+			"specify its management cluster with --kubeconfig", d.Name)
 	}
 
 	if err := d.management.connect(ctx); err != nil {
@@ -393,7 +393,7 @@ func (d *deletion) switchToOther() bool {
 	}
 
 	d.Display.PrintLine(
-		"%s is not there; the cluster is looked for in the management cluster of %s", d.Management.Kubeconfig,
+		"%s does not exist; looking for the cluster in the management cluster of %s", d.Management.Kubeconfig,
 		d.To.Kubeconfig,
 	)
 
@@ -415,7 +415,7 @@ func (d *deletion) findRemains(ctx context.Context, unreachable error) error {
 	}
 
 	if d.exists() || len(d.kept) == 0 || d.kubeconfig == nil {
-		return fmt.Errorf("%w; no earlier command has deleted %s from %s; to delete a cluster there, name that "+
+		return fmt.Errorf("%w; no earlier command has deleted %s from %s; to delete a cluster there, specify this "+
 			"management cluster with --kubeconfig", unreachable, d.Name, d.To.Kubeconfig)
 	}
 
@@ -436,13 +436,13 @@ func (d *deletion) findMovedSteps() []Step {
 	wanted := func() bool { return d.missing != nil && d.hasOtherEnd() }
 	out := withCondition(wanted, d.to.startSteps(d.Display, nil)...)
 	out = append(out, withCondition(wanted, Step{
-		name:  "Looking for it in the other management cluster",
+		name:  "Looking for the cluster in the other management cluster",
 		quiet: true,
 		run:   d.findMoved,
 	})...)
 
 	return append(out, Step{
-		name:   "Looking whether it was found",
+		name:   "Checking whether the cluster was found",
 		quiet:  true,
 		needed: func() bool { return d.missing != nil },
 		run:    func(context.Context) error { return d.missing },
@@ -550,8 +550,8 @@ func (d *deletion) checkOwn(ctx context.Context) (err error) {
 	}
 
 	if d.managesItself, err = d.management.IsWorkloadOf(ctx, d.cluster); err != nil {
-		return fmt.Errorf("%w; a cluster that is deleted in itself loses its controllers before its machines: make "+
-			"its API server reachable from here", err)
+		return fmt.Errorf("%w; a cluster that manages itself would lose its controllers before its machines; make "+
+			"its API server reachable from this machine", err)
 	}
 
 	if !d.managesItself {
@@ -560,7 +560,8 @@ func (d *deletion) checkOwn(ctx context.Context) (err error) {
 
 	if d.To.Kubeconfig == "" && d.Driver == mgmtcluster.DriverExisting {
 		return fmt.Errorf(
-			"%s manages itself, and cannot delete itself; name another management cluster with --to-kubeconfig", d.Name)
+			"%s manages itself and cannot delete itself; specify another management cluster with --to-kubeconfig",
+			d.Name)
 	}
 
 	// Other clusters would lose their controllers. The move would also take along all clusters of the same namespace.
@@ -570,7 +571,7 @@ func (d *deletion) checkOwn(ctx context.Context) (err error) {
 	}
 
 	if len(others) > 0 {
-		return fmt.Errorf("%s manages other clusters, too: %s; delete these first, or move them with olvmctl move",
+		return fmt.Errorf("%s also manages other clusters: %s; delete them first, or move them with olvmctl move",
 			d.Name, strings.Join(others, ", "))
 	}
 
@@ -620,7 +621,7 @@ func (d *deletion) removeLeftovers(ctx context.Context) error {
 
 	for _, object := range d.kept {
 		if by := d.findUserOf(ctx, object); by != "" {
-			d.Display.PrintLine("left %s: %s", nameOf(object), by)
+			d.Display.PrintLine("kept %s: %s", nameOf(object), by)
 			continue
 		}
 
@@ -643,7 +644,7 @@ func (d *deletion) findUserOf(ctx context.Context, object client.Object) string 
 	}
 
 	if err != nil {
-		return fmt.Sprintf("who uses it is not known: %v", err)
+		return fmt.Sprintf("cannot determine which objects use it: %v", err)
 	}
 
 	for _, one := range users {
@@ -667,10 +668,11 @@ func (d *deletion) removeKubeconfig(path string) error {
 	found, err := mgmtcluster.Options{Kubeconfig: path, Context: contextInFile(path, d.Name)}.ServerURL()
 	switch {
 	case err != nil:
-		d.Display.PrintLine("left %s: %v", path, err)
+		d.Display.PrintLine("kept %s: %v", path, err)
 		return nil
 	case d.kubeconfig == nil:
-		d.Display.PrintLine("left %s: its server is %s; remove it if that was the cluster's", path, found)
+		d.Display.PrintLine("kept %s: its server is %s; if this was the server of the cluster, remove the file", path,
+			found)
 		return nil
 	}
 
@@ -679,7 +681,8 @@ func (d *deletion) removeKubeconfig(path string) error {
 	case err != nil:
 		return fmt.Errorf("failed to remove the kubeconfig: %w", err)
 	case !removed:
-		d.Display.PrintLine("left %s: its server is %s, that of the cluster was %s", path, found, d.kubeconfig.Server)
+		d.Display.PrintLine("kept %s: its server is %s, but the server of the cluster was %s", path, found,
+			d.kubeconfig.Server)
 	case fileExists(path):
 		d.Display.PrintLine("removed %s from %s", d.Name, path)
 	default:
@@ -704,7 +707,7 @@ type reached struct {
 func (d *deletion) storeKubeconfig(ctx context.Context) error {
 	text, err := json.Marshal(reached{d.kubeconfig.Server, d.kubeconfig.CertificateAuthorityData})
 	if err != nil {
-		return fmt.Errorf("failed to encode how %s is reached: %w", d.Name, err)
+		return fmt.Errorf("failed to encode the server of %s: %w", d.Name, err)
 	}
 
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q,%q:null}}}`, reachedAnnotation, text, movingAnnotation)
@@ -712,7 +715,7 @@ func (d *deletion) storeKubeconfig(ctx context.Context) error {
 	for _, object := range d.kept {
 		err := d.management.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("failed to note in %s how %s is reached: %w", nameOf(object), d.Name, err)
+			return fmt.Errorf("failed to record in %s the server of %s: %w", nameOf(object), d.Name, err)
 		}
 	}
 

@@ -22,9 +22,10 @@ func TestRemoveKubeconfig(t *testing.T) {
 		server, says string
 		removed      bool
 	}{
-		"the server is not known": {"", "left " + path + ": its server is https://prod:6443; remove it if", false},
-		"the server is another's": {"https://other:6443", "that of the cluster was https://other:6443", false},
-		"it is the cluster's":     {"https://prod:6443", "removed " + path, true},
+		"the server is not known": {"", "kept " + path + ": its server is https://prod:6443; if this was", false},
+		"the server is another's": {"https://other:6443", "but the server of the cluster was https://other:6443",
+			false},
+		"it is the cluster's": {"https://prod:6443", "removed " + path, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			testenv.WriteKubeconfig(t, path, "https://prod:6443")
@@ -44,13 +45,13 @@ func TestRemoveKubeconfig(t *testing.T) {
 
 func TestStepsOfDelete(t *testing.T) {
 	const (
-		build     = "What a local management cluster needs"
-		launch    = "Starting a local management cluster"
-		providers = "Cluster API and its providers"
+		build     = "Preparing the programs of the local management cluster"
+		launch    = "Starting the local management cluster"
+		providers = "Installing Cluster API and its providers"
 		moving    = "Moving the namespace"
-		knowing   = "Waiting for Cluster API to know it"
+		knowing   = "Waiting for Cluster API to connect to the cluster"
 		deleting  = "Deleting prod"
-		removing  = "Removing what was made for it"
+		removing  = "Removing the credentials and the kubeconfig"
 	)
 
 	for name, test := range map[string]struct {
@@ -118,7 +119,7 @@ func TestDeleteStartsNothingForAClusterThatCannotBeThere(t *testing.T) {
 	o.Display = progress.NewDisplay(&said)
 
 	err := Delete(t.Context(), o)
-	wantError(t, "error", err, "there is no management cluster")
+	wantError(t, "error", err, "there is no kubeconfig and no local management cluster")
 
 	if said.Len() > 0 || mgmtcluster.LocalOfUser().Exists() {
 		t.Errorf("a management cluster was started: %s", said.String())

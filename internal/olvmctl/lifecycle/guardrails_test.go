@@ -58,16 +58,17 @@ func TestScaleAsksBeforeWhatAUserMayNotWant(t *testing.T) {
 		controlPlane, workers *int32
 		asks                  []string
 	}{
-		"one worker more":               {workers: ptr.To[int32](3)},
-		"as many as today":              {workers: ptr.To[int32](2)},
-		"all addresses":                 {workers: ptr.To[int32](10)},
-		"more control plane machines":   {controlPlane: ptr.To[int32](5)},
-		"one worker less":               {workers: ptr.To[int32](1), asks: []string{"prod-md-0", "instead of 2: 1 go for good"}},
-		"no worker":                     {workers: ptr.To[int32](0), asks: []string{"0 machines instead of 2"}},
-		"fewer control plane machines":  {controlPlane: ptr.To[int32](1), asks: []string{"1 machine instead of 3"}},
+		"one worker more":             {workers: ptr.To[int32](3)},
+		"as many as today":            {workers: ptr.To[int32](2)},
+		"all addresses":               {workers: ptr.To[int32](10)},
+		"more control plane machines": {controlPlane: ptr.To[int32](5)},
+		"one worker less": {workers: ptr.To[int32](1), asks: []string{"prod-md-0",
+			"from 2 to 1 machine: permanently deletes 1 machine,"}},
+		"no worker":                     {workers: ptr.To[int32](0), asks: []string{"from 2 to 0 machines"}},
+		"fewer control plane machines":  {controlPlane: ptr.To[int32](1), asks: []string{"from 3 to 1 machine"}},
 		"more than addresses":           {workers: ptr.To[int32](11), asks: []string{"workers has 10 addresses"}},
 		"more than ten times as many":   {workers: ptr.To[int32](21), asks: []string{"more than 10 times", "10 addresses"}},
-		"one of both is to be asked of": {ptr.To[int32](5), ptr.To[int32](1), []string{"instead of 2"}},
+		"one of both is to be asked of": {ptr.To[int32](5), ptr.To[int32](1), []string{"scales from 2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := scaled(t)
@@ -104,8 +105,8 @@ func TestAVersionThatNoMachineHasCanBeTakenBack(t *testing.T) {
 		"no machine was replaced":                        {spec: "v1.36.1", kubelet: "v1.36.1", node: "a"},
 		"the first is not there yet":                     {spec: "v1.36.2"},
 		"the first has the kubelet of before":            {spec: "v1.36.2", kubelet: "v1.36.1", node: "a"},
-		"the first is a node with it":                    {"v1.36.2", "v1.36.2", "a", "cannot go back"},
-		"the first is a node, and its kubelet is hidden": {spec: "v1.36.2", node: "a", problem: "cannot go back"},
+		"the first is a node with it":                    {"v1.36.2", "v1.36.2", "a", "cannot downgrade"},
+		"the first is a node, and its kubelet is hidden": {spec: "v1.36.2", node: "a", problem: "cannot downgrade"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			labels := map[string]string{clusterv1.ClusterNameLabel: "prod", clusterv1.MachineControlPlaneLabel: ""}
@@ -132,13 +133,16 @@ func TestAnUpgradeWarnsOfATemplateWithoutTheVersion(t *testing.T) {
 		kept  bool
 		want  string
 	}{
-		"the template stays, and only the patch changes": {"ock", true, "keeps ock, which has to have Kubernetes v1.37.0"},
-		"the template stays, of an older version":        {"ock-1.36", true, "by its name, ock-1.36 does not have"},
-		"a new template of another version":              {"ol9-k8s-v1.35.2", false, "by its name"},
-		"a new template of the version":                  {"ock-1.37", false, ""},
-		"a new template without a version":               {"ock-new", false, ""},
-		"a template that follows the version":            {"ock-${KUBERNETES_VERSION}", true, ""},
-		"a number that is no version of Kubernetes":      {"ol-8.10-2026", false, ""},
+		"the template stays, and only the patch changes": {"ock", true,
+			"keeps ock, which must contain Kubernetes v1.37.0"},
+		"the template stays, of an older version": {"ock-1.36", true,
+			"the name of ock-1.36 indicates another version"},
+		"a new template of another version": {"ol9-k8s-v1.35.2", false,
+			"the name of ol9-k8s-v1.35.2 indicates another"},
+		"a new template of the version":             {"ock-1.37", false, ""},
+		"a new template without a version":          {"ock-new", false, ""},
+		"a template that follows the version":       {"ock-${KUBERNETES_VERSION}", true, ""},
+		"a number that is no version of Kubernetes": {"ol-8.10-2026", false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := &owner{name: "KubeadmControlPlane prod", image: test.image, keptImage: test.kept}
@@ -161,7 +165,7 @@ func TestTheMachinesThatGoAreFoundInTheManagementCluster(t *testing.T) {
 	gone, err := c.listMachinesToDelete(t.Context())
 	check.Error(t, err, "")
 	check.Equal(t, "machines that go", gone, []string{
-		"MachineDeployment prod-md-0 is to have 1 machine instead of 3: 2 go for good, with their VMs and disks",
+		"MachineDeployment prod-md-0 scales from 3 to 1 machine: permanently deletes 2 machines, with VMs and disks",
 	})
 }
 
@@ -194,8 +198,8 @@ func TestASmallerClusterFileIsAskedAbout(t *testing.T) {
 			check.Equal(t, "whether it asks", asks, test.asks)
 
 			if test.asks {
-				check.Contains(t, "the question", one.listAlarms()[0], "MachineDeployment prod-md-0 is to have")
-				check.Contains(t, "the question", one.listAlarms()[0], "with their VMs and disks")
+				check.Contains(t, "the question", one.listAlarms()[0], "MachineDeployment prod-md-0 scales from")
+				check.Contains(t, "the question", one.listAlarms()[0], "with VMs and disks")
 			}
 		})
 	}
@@ -235,11 +239,11 @@ func topology(controlPlane int64, workers map[string]int64) *unstructured.Unstru
 // workers.
 func TestASmallerTopologyIsAskedAbout(t *testing.T) {
 	const (
-		fewer = "the control plane is to have 1 machine instead of 3: 2 go for good, with their VMs and disks"
-		lost  = "MachineDeployment b of the topology is to have 0 machines instead of 2: 2 go for good, with their VMs " +
-			"and disks"
-		one = "MachineDeployment a of the topology is to have 1 machine instead of 4: 3 go for good, with their VMs " +
-			"and disks"
+		fewer = "the control plane scales from 3 to 1 machine: permanently deletes 2 machines, with VMs and disks"
+		lost  = "MachineDeployment b of the topology scales from 2 to 0 machines: permanently deletes 2 machines, " +
+			"with VMs and disks"
+		one = "MachineDeployment a of the topology scales from 4 to 1 machine: permanently deletes 3 machines, " +
+			"with VMs and disks"
 	)
 
 	for name, test := range map[string]struct {
@@ -278,6 +282,6 @@ func TestScaleFindsAllBeforeItWrites(t *testing.T) {
 
 	o := ScaleOptions{Name: "prod", ControlPlane: ptr.To[int32](5), Workers: ptr.To[int32](3), Deployment: "typo"}
 	objects, _, err := o.findObjects(t.Context(), in, cluster)
-	check.Error(t, err, "say which with --machine-deployment")
+	check.Error(t, err, "specify a MachineDeployment of the cluster with --machine-deployment")
 	check.Equal(t, "owners to write", len(objects), 0)
 }

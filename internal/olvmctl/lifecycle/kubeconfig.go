@@ -66,7 +66,7 @@ func mergeKubeconfig(path, name string, content []byte, own bool) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("the kubeconfig of %s: %w", name, err)
+		return fmt.Errorf("invalid kubeconfig of %s: %w", name, err)
 	}
 
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -108,7 +108,7 @@ func mergeContext(there, ours *clientcmdapi.Config, path, name string) error {
 	}
 
 	if found, ok := there.AuthInfos[context.AuthInfo]; ok && !equality.Semantic.DeepEqual(found, user) {
-		return fmt.Errorf("%s has another user %s already; name another file", path, context.AuthInfo)
+		return fmt.Errorf("%s already contains another user %s; specify another file", path, context.AuthInfo)
 	}
 
 	there.Clusters[context.Cluster], there.AuthInfos[context.AuthInfo] = cluster, user
@@ -160,21 +160,21 @@ func caOf(cluster *clientcmdapi.Cluster) []byte {
 
 // otherServerError reports a kubeconfig of another cluster.
 func otherServerError(path string, found *clientcmdapi.Cluster, name string, wanted *clientcmdapi.Cluster) error {
-	differs := "its CA is another one"
+	differs := "its CA is different"
 	if found == nil {
 		found = &clientcmdapi.Cluster{}
 	}
 
 	if found.Server != wanted.Server {
-		differs = fmt.Sprintf("its server is %s, that of %s is %s", found.Server, name, wanted.Server)
+		differs = fmt.Sprintf("its server is %s, but the server of %s is %s", found.Server, name, wanted.Server)
 	}
 
-	return fmt.Errorf("%s is the kubeconfig of another cluster: %s; name another file with --kubeconfig-out, or "+
-		"move it elsewhere", path, differs)
+	return fmt.Errorf("%s is the kubeconfig of another cluster: %s; specify another file with --kubeconfig-out, or "+
+		"move this one", path, differs)
 }
 
 // errNotOurs ends an edit before it removes entries of others.
-var errNotOurs = errors.New("it is not the cluster's")
+var errNotOurs = errors.New("not an entry of the cluster")
 
 // dropKubeconfig removes the entries of a cluster from a file, and removes the file if it becomes empty. It reports
 // whether it has removed any entries.

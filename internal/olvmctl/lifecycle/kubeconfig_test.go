@@ -40,12 +40,12 @@ func TestAsksItself(t *testing.T) {
 		"there is no kubeconfig": {write: func(*testing.T, string) {}},
 		"its server does not answer": {
 			write:  func(t *testing.T, path string) { testenv.WriteKubeconfig(t, path, own) },
-			unsure: "does not answer",
+			unsure: "is unreachable",
 		},
 		"the kubeconfig is another cluster's": {
 			write: func(t *testing.T, path string) { testenv.WriteKubeconfig(t, path, "https://127.0.0.1:2") },
-			fail: "its server is https://127.0.0.1:2, that of prod is " + own +
-				"; name another file with --kubeconfig-out",
+			fail: "its server is https://127.0.0.1:2, but the server of prod is " + own +
+				"; specify another file with --kubeconfig-out",
 		},
 		"the file is no kubeconfig": {
 			write: func(t *testing.T, path string) {
@@ -149,7 +149,7 @@ func TestANameThatAnotherClusterHasIsRefused(t *testing.T) {
 	before, err := os.ReadFile(path)
 	check.Error(t, err, "")
 	check.Error(t, mergeKubeconfig(path, "prod", merged(t, "prod", "https://prod:6443", "two", "two"), false),
-		"its CA is another one")
+		"its CA is different")
 
 	after, err := os.ReadFile(path)
 	check.Error(t, err, "")

@@ -76,7 +76,7 @@ func (o *OLVM) tryLogin(ctx context.Context, c *creation) error {
 
 	session, err := sessions.Get(config)
 	if err != nil {
-		return fmt.Errorf("the connection to the engine: %w", err)
+		return fmt.Errorf("failed to connect to the engine: %w", err)
 	}
 
 	_, err = session.ListDataCenters(ctx)
@@ -86,10 +86,10 @@ func (o *OLVM) tryLogin(ctx context.Context, c *creation) error {
 	case errors.As(err, &refused) && (refused.IsClosed() || refused.HasUnknownProfile()):
 		return blocker.AddRemedy(err, o.Engine.Places)
 	case errors.As(err, &refused):
-		return fmt.Errorf("%s: %w; correct it, or leave it away to go on with the Secret %s", o.EngineFrom, refused,
+		return fmt.Errorf("%s: %w; correct the credentials, or omit them to use the Secret %s", o.EngineFrom, refused,
 			o.secretKey(c))
 	case err != nil:
-		return fmt.Errorf("failed to try the credentials: %w", err)
+		return fmt.Errorf("failed to verify the credentials: %w", err)
 	}
 
 	return nil
@@ -129,8 +129,8 @@ func (o *OLVM) writeLogin(
 	if o.Engine.Username == "" {
 		err := c.management.Get(ctx, key, &corev1.Secret{})
 		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("there is no Secret %s with the credentials of the engine; set OLVM_USERNAME and "+
-				"OLVM_PASSWORD, or give --credentials", key)
+			return fmt.Errorf("no Secret %s with the credentials of the engine found; set OLVM_USERNAME and "+
+				"OLVM_PASSWORD, or use --credentials", key)
 		}
 
 		return err
@@ -141,7 +141,7 @@ func (o *OLVM) writeLogin(
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err)
 	}, func() error { return o.mergeLogin(ctx, c, key, labels) })
 	if err != nil {
-		return fmt.Errorf("failed to keep the credentials of the engine in Secret %s: %w", key, err)
+		return fmt.Errorf("failed to write the credentials of the engine to Secret %s: %w", key, err)
 	}
 
 	return nil
@@ -217,7 +217,7 @@ func (o *OLVM) makeTemplate(ctx context.Context, c *creation) error {
 
 	var exists *image.ExistsError
 	if errors.As(err, &exists) {
-		c.Display.PrintLine("it is there already")
+		c.Display.PrintLine("the template already exists")
 		return nil
 	}
 

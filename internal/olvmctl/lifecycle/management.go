@@ -76,28 +76,28 @@ func (m *management) startSteps(display *progress.Display, of func() Provider) [
 
 	return []Step{
 		{
-			name:   "Adding the infrastructure to the local management cluster",
+			name:   "Adding the infrastructure provider to the local management cluster",
 			needed: func() bool { return of != nil && m.isLocal && m.local.LacksProvider(name()) },
 			run:    func(ctx context.Context) error { return m.local.AddProvider(ctx, name(), display.PrintLine) },
 		},
 		{
-			name:   "What a local management cluster needs",
+			name:   "Preparing the programs of the local management cluster",
 			needed: stopped,
 			run:    func(ctx context.Context) error { return m.local.BuildPrograms(ctx, display.PrintLine) },
 		},
 		{
-			name:   "Starting a local management cluster",
+			name:   "Starting the local management cluster",
 			needed: stopped,
 			run: func(ctx context.Context) error {
 				if end := m.local.DetectEnd(); end != nil {
-					display.PrintLine("the local management cluster %s; it goes on with what is in it", end)
+					display.PrintLine("the local management cluster %s; it resumes with its data", end)
 				}
 
 				return m.local.Launch(ctx)
 			},
 		},
 		{
-			name:   "Looking whether the infrastructure runs",
+			name:   "Checking whether the infrastructure provider is running",
 			quiet:  true,
 			needed: func() bool { return of != nil && m.isLocal },
 			run:    func(ctx context.Context) error { return m.checkServes(ctx, of()) },
@@ -114,7 +114,7 @@ func (m *management) checkServes(ctx context.Context, of Provider) error {
 
 	_, err := findServedKind(m.Cluster, of.Components().ClusterKind)
 	if meta.IsNoMatchError(err) {
-		return fmt.Errorf("provider %s does not run in the local management cluster; see %s", of.Components().Name,
+		return fmt.Errorf("provider %s is not running in the local management cluster; see %s", of.Components().Name,
 			m.local.LogFile())
 	}
 
@@ -125,12 +125,12 @@ func (m *management) checkServes(ctx context.Context, of Provider) error {
 func (m *management) removalSteps(o *Common) []Step {
 	return withCondition(func() bool { return m.isLocal && !o.Preserve },
 		Step{
-			name:  "Counting what is left",
+			name:  "Counting the remaining clusters",
 			quiet: true,
 			run: func(ctx context.Context) error {
 				left, err := m.local.CountUses(ctx)
 				if !left.IsEmpty() {
-					o.Display.PrintLine("the local management cluster goes on: it has %s more", left)
+					o.Display.PrintLine("the local management cluster keeps running, because it still has %s", left)
 				}
 
 				m.unused = err == nil && left.IsEmpty()
@@ -149,7 +149,7 @@ func (m *management) removalSteps(o *Common) []Step {
 // remindOfLocal tells the user about a running local management cluster after an interrupt.
 func (m *management) remindOfLocal(ctx context.Context, display *progress.Display) {
 	if ctx.Err() != nil && m.isLocal && m.local.PID() != 0 {
-		display.PrintLine("the local management cluster goes on; olvmctl local stop ends it")
+		display.PrintLine("the local management cluster is still running; to stop it, run olvmctl local stop")
 	}
 }
 
@@ -157,7 +157,7 @@ func (m *management) remindOfLocal(ctx context.Context, display *progress.Displa
 // providers. The step calls needed when it runs.
 func ensureProviders(o *Common, in *management, needed func() ([]Provider, error)) Step {
 	return Step{
-		name: "Cluster API and its providers",
+		name: "Installing Cluster API and its providers",
 		run: func(ctx context.Context) error {
 			list, err := needed()
 			if err != nil {
@@ -172,7 +172,7 @@ func ensureProviders(o *Common, in *management, needed func() ([]Provider, error
 			providers := o.clusterctlProviders()
 			installed, err := providers.EnsureInstalled(ctx, in.ClusterctlAccess(), infrastructures...)
 			if err == nil && len(installed) == 0 {
-				o.Display.PrintLine("they are there")
+				o.Display.PrintLine("already installed")
 			}
 
 			return err
@@ -190,11 +190,11 @@ func StartLocal(ctx context.Context, display *progress.Display) error {
 	if m.local.IsRunning() {
 		_, damaged := mgmtcluster.ServerOf(m.local.Kubeconfig())
 		if damaged == nil {
-			display.PrintLine("the local management cluster runs, as process %d", m.local.PID())
+			display.PrintLine("the local management cluster is running as process %d", m.local.PID())
 			return nil
 		}
 
-		display.PrintLine("its kubeconfig is damaged, and is written when it starts: %v", damaged)
+		display.PrintLine("its kubeconfig is damaged; restarting to write it again: %v", damaged)
 
 		if err := display.RunStep("Stopping the local management cluster", func() error {
 			return m.local.Stop(ctx)

@@ -60,7 +60,7 @@ func Move(ctx context.Context, o MoveOptions) error {
 		},
 		ensureProviders(&o.Common, to, func() ([]Provider, error) { return listProviders(ctx, from.Cluster) }),
 		{
-			name:  "Looking which clusters are there",
+			name:  "Listing the clusters to move",
 			quiet: true,
 			run: func(ctx context.Context) (err error) {
 				connected, err = listProvisioned(ctx, from.Cluster)
@@ -70,7 +70,7 @@ func Move(ctx context.Context, o MoveOptions) error {
 		{name: movingName, run: func(ctx context.Context) error { return o.moveClusters(ctx, from, to) }},
 		{
 			// Before that, Cluster API has no connection to the clusters, and cannot delete their control planes.
-			name: "Waiting for Cluster API to know them",
+			name: "Waiting for Cluster API to connect to the clusters",
 			run: o.waitFor(func(ctx context.Context) error {
 				var problems []error
 				for _, name := range connected {

@@ -129,8 +129,8 @@ func (l *moveLease) acquireOrWatch(ctx context.Context) error {
 		case watched == "":
 			watched, since = version, time.Now()
 			who, _, _ := strings.Cut(holder, " ")
-			l.say("olvmctl of %s has locked namespace %s in %s; looking for %s whether it still runs", who, l.namespace,
-				l.in.Server(), l.life)
+			l.say("olvmctl of %s has locked namespace %s in %s; checking for %s whether it is still running", who,
+				l.namespace, l.in.Server(), l.life)
 		case watched != version:
 			return l.heldByError(holder)
 		}
@@ -216,8 +216,8 @@ func (l *moveLease) renewNow(ctx context.Context) error {
 func (l *moveLease) heldByError(holder string) error {
 	who, _, _ := strings.Cut(holder, " ")
 
-	return fmt.Errorf("olvmctl of %s moves namespace %s into or out of %s; %w. If it hangs, take "+
-		"its lock away, and run this command again: %s", who, l.namespace, l.in.Server(),
+	return fmt.Errorf("olvmctl of %s is moving namespace %s into or out of %s; %w. If it hangs, remove its lock, "+
+		"and run this command again: %s", who, l.namespace, l.in.Server(),
 		errLeaseHeld, l.removal())
 }
 
@@ -273,13 +273,13 @@ func watchAges(ctx context.Context, held []*moveLease) error {
 }
 
 // errLeaseUnsure ends a move if another command may have continued it.
-var errLeaseUnsure = errors.New("the lock of the move was not renewed in time, because this machine slept, or a " +
-	"management cluster did not answer; another command may move the namespace by now; run this one again to " +
-	"continue what is left to do")
+var errLeaseUnsure = errors.New("the lock of the move was not renewed in time, because this machine was suspended, " +
+	"or a management cluster was unreachable; another command may already move the namespace; run this command " +
+	"again to resume the move")
 
 // errLeaseLost ends a move if another command has taken over its Lease.
-var errLeaseLost = errors.New("another command has taken the lock of the move away; run this one again to continue " +
-	"what is left to do")
+var errLeaseLost = errors.New("another command has removed the lock of the move; run this command again to resume " +
+	"the move")
 
 // renew writes the Lease again. If the answer to an earlier renewal was lost, renew accepts the result of this renewal.
 func (l *moveLease) renew(ctx context.Context) error {
@@ -516,11 +516,11 @@ func checkMoveEnded(ctx context.Context, in *mgmtcluster.Cluster) error {
 		return fmt.Errorf("failed to look for the lock of a move: %w", err)
 	}
 
-	return fmt.Errorf("a move of namespace %s into or out of %s was interrupted, or is not over: its lock is there; "+
-		"run the command that has begun it again, or olvmctl move -n %s with the kubeconfigs of both management "+
-		"clusters. If all moves have ended, remove the lock, and run this command again: %s", in.Namespace, in.Server(),
-		in.Namespace, lease.removal())
+	return fmt.Errorf("a move of namespace %s into or out of %s was interrupted, or is still running, because its "+
+		"lock exists; run the same command again, or run olvmctl move -n %s with the kubeconfigs of both "+
+		"management clusters. If no move is running, remove the lock, and run this command again: %s",
+		in.Namespace, in.Server(), in.Namespace, lease.removal())
 }
 
 // errLeaseHeld reports that another command renews a Lease.
-var errLeaseHeld = errors.New("wait until it has ended")
+var errLeaseHeld = errors.New("wait until it is complete")

@@ -64,7 +64,7 @@ func TestAMoveOfAnotherMachineIsRefusedWhileItGoes(t *testing.T) {
 	go func() { ended <- first.keepRenewing(ctx) }()
 
 	err := second.acquireOrWatch(t.Context())
-	check.Error(t, err, "moves namespace prod into or out of")
+	check.Error(t, err, "is moving namespace prod into or out of")
 	check.Contains(t, "who moves it", err.Error(), "@")
 	check.Contains(t, "the remedy", err.Error(), "-n kube-system delete lease olvmctl-move-prod")
 
@@ -104,7 +104,7 @@ func TestALeaseThatIsTakenAwayEndsTheMove(t *testing.T) {
 	held := leaseOf(in, t.TempDir())
 	check.Error(t, held.acquireOrWatch(t.Context()), "")
 	check.Error(t, in.Delete(t.Context(), held.lease.DeepCopy()), "")
-	check.Error(t, held.keepRenewing(t.Context()), "run this one again")
+	check.Error(t, held.keepRenewing(t.Context()), "run this command again")
 }
 
 // TestANoteOfAnotherMachineIsNotTaken has a home folder shared by two machines, without common locks.
@@ -326,10 +326,10 @@ func TestTwoMachinesDoNotUndoEachOthersMove(t *testing.T) {
 		from    int
 		problem string
 	}{
-		"the same, while it copies":      {8, 0, "moves namespace moving-"},
-		"the same, while it deletes":     {14, 0, "moves namespace moving-"},
-		"the way back, before the pause": {3, 1, "there is no Cluster"},
-		"the way back, while it deletes": {14, 1, "it had another end"},
+		"the same, while it copies":      {8, 0, "is moving namespace moving-"},
+		"the same, while it deletes":     {14, 0, "is moving namespace moving-"},
+		"the way back, before the pause": {3, 1, "no Cluster to move found"},
+		"the way back, while it deletes": {14, 1, "to another management cluster was interrupted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMoving(t)

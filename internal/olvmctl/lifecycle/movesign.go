@@ -134,9 +134,9 @@ func checkUnsigned(in *mgmtcluster.Cluster, objects []client.Object) error {
 
 		kind, _, _ := strings.Cut(nameOf(object), " ")
 
-		return fmt.Errorf("%s is the rest of a move of namespace %s out of or into %s, which was interrupted, or is "+
-			"not over; run the command that has begun it again, or olvmctl move -n %s with the kubeconfigs of both "+
-			"management clusters. If all moves have ended, remove the rest, and run this command again: %s",
+		return fmt.Errorf("%s is left over from a move of namespace %s out of or into %s, which was interrupted, "+
+			"or is still running; run the same command again, or run olvmctl move -n %s with the kubeconfigs of "+
+			"both management clusters. If no move is running, remove the object, and run this command again: %s",
 			nameOf(object),
 			in.Namespace, in.Server(), in.Namespace,
 			in.ShellAccess().CommandLine("kubectl", "-n", object.GetNamespace(), "delete", kind, object.GetName()))

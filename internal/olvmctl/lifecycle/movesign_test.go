@@ -110,7 +110,7 @@ func TestTheRestOfAnInterruptedMoveIsNotDeleted(t *testing.T) {
 
 			d := &deletion{DeleteOptions: DeleteOptions{Name: "prod"}, management: m.open(0, &gate{})}
 			check.Error(t, d.findCluster(t.Context()), "")
-			check.Error(t, d.missing, "is the rest of a move of namespace "+m.namespace)
+			check.Error(t, d.missing, "is left over from a move of namespace "+m.namespace)
 			check.Length(t, "Secrets that go", d.kept, 0)
 
 			_, err := m.move(&gate{}, 0, 1)

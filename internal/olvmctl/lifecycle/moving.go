@@ -166,8 +166,8 @@ func (m *move) lockNamespace() (release func(), err error) {
 		if errors.Is(err, filelock.ErrHeld) {
 			release()
 
-			return nil, fmt.Errorf("another olvmctl moves namespace %s from %s to %s, or the other way; wait until it "+
-				"has ended", m.from.Namespace, m.from.Server(), m.to.Server())
+			return nil, fmt.Errorf("another olvmctl is moving namespace %s from %s to %s, or back; wait until it "+
+				"is complete", m.from.Namespace, m.from.Server(), m.to.Server())
 		}
 
 		if err != nil {
@@ -185,7 +185,7 @@ func (m *move) lockNamespace() (release func(), err error) {
 // warnUnlocked warns about a move without a lock, and returns a release function without effect.
 func (m *move) warnUnlocked(err error) (release func()) {
 	m.Display.PrintLine(
-		"the move of namespace %s is not locked: %v; let no other command move it until this one has ended",
+		"the move of namespace %s is not locked: %v; do not run another move until this one is complete",
 		m.from.Namespace, err,
 	)
 
@@ -201,16 +201,16 @@ func lockFolder() (string, error) {
 
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("capolvm-%d", os.Getuid()))
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return "", fmt.Errorf("failed to make a folder for locks: %w", err)
+		return "", fmt.Errorf("failed to create a folder for locks: %w", err)
 	}
 
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return "", fmt.Errorf("failed to look at the folder for locks: %w", err)
+		return "", fmt.Errorf("failed to check the folder for locks: %w", err)
 	}
 
 	if !info.IsDir() || !hostos.IsOwn(info) || info.Mode().Perm() != 0o700 {
-		return "", fmt.Errorf("%s is not a folder for this user alone; remove it", dir)
+		return "", fmt.Errorf("%s is not a folder that only this user can access; remove it", dir)
 	}
 
 	return filepath.Join(dir, "moves"), nil
@@ -232,8 +232,8 @@ func (m *move) inspectEnds(ctx context.Context) (err error) {
 	}
 
 	if m.fromID == m.toID {
-		return fmt.Errorf("%s and %s are the same cluster: the UID of namespace kube-system is %s in both; name "+
-			"another management cluster to move to", m.from.Server(), m.to.Server(), m.fromID)
+		return fmt.Errorf("%s and %s are the same cluster: the UID of namespace kube-system is %s in both; specify "+
+			"another management cluster with --to-kubeconfig", m.from.Server(), m.to.Server(), m.fromID)
 	}
 
 	if m.source, err = listClusters(ctx, m.from.Cluster); err != nil {
@@ -260,7 +260,8 @@ func (m *move) inspectEnds(ctx context.Context) (err error) {
 	if len(m.source) == 0 && !m.interrupted {
 		dropNoted(ctx, m.from.Namespace, m.from, m.to)
 
-		return fmt.Errorf("there is no Cluster in namespace %s of %s to move; say which with -n", m.from.Namespace,
+		return fmt.Errorf("no Cluster to move found in namespace %s of %s; specify a namespace with -n",
+			m.from.Namespace,
 			m.from.Server())
 	}
 
@@ -280,11 +281,11 @@ func (m *move) inspectSource(cluster *clusterv1.Cluster) error {
 		m.interrupted = true
 		return nil
 	case sign != "":
-		return fmt.Errorf("a move of Cluster %s was interrupted, and it had another end: %s, by the UIDs of the "+
-			"namespaces kube-system; name that management cluster to continue it", cluster.Name, sign)
+		return fmt.Errorf("the move of Cluster %s to another management cluster was interrupted: %s, by the UIDs "+
+			"of the kube-system namespaces; specify this management cluster to resume the move", cluster.Name, sign)
 	}
 
-	return fmt.Errorf("the Cluster %s is paused, and no move by olvmctl has done that; set spec.paused to false first",
+	return fmt.Errorf("Cluster %s is paused, but not by a move of olvmctl; set spec.paused to false first",
 		cluster.Name)
 }
 
@@ -334,7 +335,7 @@ func (m *move) finishOrUndo(ctx context.Context) (ended bool, err error) {
 	}
 
 	if copied {
-		m.Display.PrintLine("an earlier move of %s was interrupted after it had copied all; it is ended now", namespace)
+		m.Display.PrintLine("completing an interrupted move of %s, which had copied all objects", namespace)
 
 		if err := clusterctl.DiscardCopies(ctx, from, to, namespace); err != nil {
 			return false, err
@@ -343,7 +344,7 @@ func (m *move) finishOrUndo(ctx context.Context) (ended bool, err error) {
 		return true, m.resumeClusters(ctx, m.to.Cluster)
 	}
 
-	m.Display.PrintLine("an earlier move of %s was interrupted before it had copied all; it begins again", namespace)
+	m.Display.PrintLine("restarting an interrupted move of %s, which had not copied all objects", namespace)
 
 	// The source continues for a moment, so copies must not remain of objects deleted at the source meanwhile.
 	if err := clusterctl.DiscardCopies(ctx, to, from, namespace); err != nil {
@@ -438,8 +439,8 @@ func (m *move) checkNothingInTheWay(ctx context.Context) error {
 		named += fmt.Sprintf(" and %d more", more)
 	}
 
-	return fmt.Errorf("namespace %s of %s has objects of the same names already, which the move would write over: %s; "+
-		"move to another management cluster, or delete them there", m.from.Namespace, m.to.Server(), named)
+	return fmt.Errorf("namespace %s of %s already contains objects of the same names, which the move would overwrite: "+
+		"%s; move to another management cluster, or delete these objects", m.from.Namespace, m.to.Server(), named)
 }
 
 // signClusters adds the sign of the move to Clusters before they move.
@@ -510,9 +511,9 @@ func isRest(cluster *clusterv1.Cluster) bool {
 // no controllers work on them. Deleting the Cluster here would leave the machines of the other management cluster.
 func checkSettled(cluster *clusterv1.Cluster) error {
 	if isRest(cluster) {
-		return fmt.Errorf("a move of Cluster %s was interrupted after it had copied all to another management "+
-			"cluster; run the command that has begun it again, or olvmctl move -n %s with the kubeconfigs of both, "+
-			"and go on where it has moved to", cluster.Name, cluster.Namespace)
+		return fmt.Errorf("a move of Cluster %s was interrupted after it had copied all objects to another "+
+			"management cluster; run the same command again, or run olvmctl move -n %s with the kubeconfigs of "+
+			"both; then use the other management cluster", cluster.Name, cluster.Namespace)
 	}
 
 	sign := cluster.Annotations[movingAnnotation]
@@ -520,9 +521,9 @@ func checkSettled(cluster *clusterv1.Cluster) error {
 		return nil
 	}
 
-	return fmt.Errorf("a move of Cluster %s was interrupted: %s, by the UIDs of the namespaces kube-system; run the "+
-		"command that has begun it again, or olvmctl move -n %s with the kubeconfigs of both, and go on where it has "+
-		"moved to", cluster.Name, sign, cluster.Namespace)
+	return fmt.Errorf("a move of Cluster %s was interrupted: %s, by the UIDs of the kube-system namespaces; run "+
+		"the same command again, or run olvmctl move -n %s with the kubeconfigs of both; then use the target "+
+		"management cluster", cluster.Name, sign, cluster.Namespace)
 }
 
 // listNamespaceClusters returns the Clusters of a namespace. It returns none if the management cluster does not know

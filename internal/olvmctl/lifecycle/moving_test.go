@@ -305,7 +305,7 @@ func TestAMoveThatIsInterruptedGoesOn(t *testing.T) {
 				m.expectOneManager()
 				said, again := m.move(&gate{}, 0, 1)
 				if again != nil && err == nil { // the first move had ended
-					check.Error(t, again, "there is no Cluster in namespace")
+					check.Error(t, again, "no Cluster to move found in namespace")
 				} else {
 					check.Error(t, again, "")
 				}
@@ -417,7 +417,7 @@ func TestAMoveThatWasInterruptedGoesToItsOwnEndAlone(t *testing.T) {
 	}})
 
 	_, err = m.move(&gate{}, 0, 1)
-	check.Error(t, err, "it had another end: from a to b")
+	check.Error(t, err, "to another management cluster was interrupted: from a to b")
 }
 
 func TestAClusterThatAUserHasPausedIsNotMoved(t *testing.T) {
@@ -429,7 +429,7 @@ func TestAClusterThatAUserHasPausedIsNotMoved(t *testing.T) {
 	check.Error(t, m.servers[0].Client.Update(t.Context(), &cluster), "")
 
 	_, err := m.move(&gate{}, 0, 1)
-	check.Error(t, err, "the Cluster prod is paused")
+	check.Error(t, err, "Cluster prod is paused, but not by a move")
 	there, _ := m.objects(1)
 	check.Equal(t, "objects at the target", len(there), 0)
 }
@@ -440,7 +440,7 @@ func TestAMoveWritesOverNothing(t *testing.T) {
 	m.populate(1, "prod")
 	g := &gate{}
 	_, err := m.move(g, 0, 1)
-	check.Error(t, err, "has objects of the same names already")
+	check.Error(t, err, "already contains objects of the same names")
 	check.Error(t, err, "Cluster/prod, Machine/prod-a")
 	check.Equal(t, "writes besides two of each lock", g.writes.Load()-4, 0)
 
@@ -476,7 +476,7 @@ func TestAMoveOfNothingIsAnError(t *testing.T) {
 	m := newMoving(t)
 	m.namespace += "-empty"
 	_, err := m.move(&gate{}, 0, 1)
-	check.Error(t, err, "there is no Cluster in namespace")
+	check.Error(t, err, "no Cluster to move found in namespace")
 }
 
 // TestNothingIsInstalledForAMoveThatIsRefused has a target without Cluster API. clusterctl would write a Provider
@@ -489,7 +489,8 @@ func TestNothingIsInstalledForAMoveThatIsRefused(t *testing.T) {
 		namespace, want string
 	}{
 		"to itself by another URL": {to: 0, namespace: m.namespace, want: "are the same cluster"},
-		"of nothing":               {to: 1, namespace: m.namespace + "-empty", want: "there is no Cluster in namespace"},
+		"of nothing": {to: 1, namespace: m.namespace + "-empty", want: "no Cluster to move found in " +
+			"namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, target := &gate{}, &gate{}
@@ -555,8 +556,8 @@ func TestTwoMovesAtATimeLoseNothing(t *testing.T) {
 			from    int
 			problem string
 		}{
-			"the same":     {0, "another olvmctl moves namespace moving-"},
-			"the way back": {1, "it had another end"},
+			"the same":     {0, "another olvmctl is moving namespace moving-"},
+			"the way back": {1, "to another management cluster was interrupted"},
 		} {
 			t.Run(fmt.Sprintf("%s, at write %d", name, at), func(t *testing.T) {
 				m := newMoving(t)
@@ -685,7 +686,8 @@ func TestAScaleThatAnotherTerminalHasOvertakenIsRefused(t *testing.T) {
 			owner := m.deployment(3)
 			o := ScaleOptions{Name: "prod", Workers: ptr.To[int32](2), Management: m.open(0, &gate{}).options}
 			o.Agree = func(alarms []string, _ string) error {
-				check.Contains(t, "the question", fmt.Sprint(alarms), "instead of 3: 1 go for good")
+				check.Contains(t, "the question", fmt.Sprint(alarms),
+					"from 3 to 2 machines: permanently deletes 1 machine,")
 				before := owner.DeepCopy()
 				owner.Spec.Replicas = &other
 
@@ -698,7 +700,7 @@ func TestAScaleThatAnotherTerminalHasOvertakenIsRefused(t *testing.T) {
 				check.Error(t, err, "")
 				want = 2
 			} else {
-				check.Error(t, err, "another command has changed how many machines prod-md-0 has")
+				check.Error(t, err, "the number of machines of prod-md-0 has changed meanwhile")
 			}
 
 			check.Error(t, m.servers[0].Client.Get(t.Context(), client.ObjectKeyFromObject(owner), owner), "")
@@ -774,7 +776,7 @@ func TestAScaleOfTheControlPlaneOfATopology(t *testing.T) {
 
 			if test.other != nil {
 				want = *test.other
-				check.Error(t, err, "another command has changed how many machines classy has")
+				check.Error(t, err, "the number of machines of classy has changed meanwhile")
 			} else {
 				check.Error(t, err, "")
 			}
@@ -814,7 +816,7 @@ func TestAScaleOfADefaultThatAnotherTerminalHasOvertakenIsRefused(t *testing.T) 
 		problem string
 	}{
 		"another number": {func(o *clusterv1.MachineDeployment) { o.Spec.Replicas = ptr.To[int32](5) },
-			"another command has changed how many machines prod-md-0 has"},
+			"the number of machines of prod-md-0 has changed meanwhile"},
 		"another label": {func(o *clusterv1.MachineDeployment) { o.Labels["a"] = "b" }, "failed to scale prod-md-0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -836,7 +838,7 @@ func TestAScaleOfADefaultThatAnotherTerminalHasOvertakenIsRefused(t *testing.T) 
 			check.Equal(t, "the number", owner.Spec.Replicas, want.Spec.Replicas)
 
 			if want.Spec.Replicas == nil {
-				check.Lacks(t, "the error", err.Error(), "another command")
+				check.Lacks(t, "the error", err.Error(), "has changed meanwhile")
 			}
 		})
 	}
@@ -883,7 +885,7 @@ func TestAMoveWithoutACacheIsLocked(t *testing.T) {
 			if test.says == "" {
 				check.Equal(t, "what it says", said.String(), "")
 				_, err := m.lockNamespace()
-				check.Error(t, err, "another olvmctl moves namespace prod")
+				check.Error(t, err, "another olvmctl is moving namespace prod")
 			}
 
 			release()
@@ -900,7 +902,7 @@ func TestTheRestOfAMoveIsKnownWithoutItsSign(t *testing.T) {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "prod"}}
 	cluster.Spec.Paused = ptr.To(true)
 	cluster.Annotations = map[string]string{clusterctlv1.DeleteForMoveAnnotation: ""}
-	check.Error(t, checkSettled(cluster), "a move of Cluster prod was interrupted after it had copied all")
+	check.Error(t, checkSettled(cluster), "a move of Cluster prod was interrupted after it had copied all objects")
 }
 
 // TestADeletionAsksBeforeItEndsAMove has an earlier deletion that was killed after moving the cluster out of itself.

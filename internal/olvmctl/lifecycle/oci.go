@@ -52,7 +52,7 @@ func newOCI(o ProviderOptions) (Provider, error) {
 	for _, text := range o.Images {
 		architecture, file, ok := strings.Cut(text, "=")
 		if !ok || architecture != oci.AMD64 && architecture != oci.ARM {
-			return nil, fmt.Errorf("--image: %q says no architecture; write %s=FILE or %s=REFERENCE", text, oci.AMD64,
+			return nil, fmt.Errorf("--image: %q has no architecture; use %s=FILE or %s=REFERENCE", text, oci.AMD64,
 				oci.ARM)
 		}
 
@@ -118,7 +118,7 @@ func (o *OCI) findCompartment(ctx context.Context, c *creation) (err error) {
 // ValidationSteps implements Provider.
 func (o *OCI) ValidationSteps(c *creation) []Step {
 	return []Step{{
-		name:   "Asking Oracle Cloud",
+		name:   "Checking Oracle Cloud",
 		needed: func() bool { return o.compartment == "" },
 		run: func(ctx context.Context) error {
 			if err := o.findCompartment(ctx, c); err != nil || c.exists {
@@ -132,8 +132,8 @@ func (o *OCI) ValidationSteps(c *creation) []Step {
 
 // BootstrapOptions implements Provider.
 func (*OCI) BootstrapOptions(*creation) (bootstrapvm.Options, error) {
-	return bootstrapvm.Options{}, errors.New("--bootstrap vm: bootstrap VMs are made in OLVM alone; leave it away: " +
-		"without --kubeconfig a management cluster on this machine makes the cluster")
+	return bootstrapvm.Options{}, errors.New("--bootstrap vm is supported only on OLVM; omit it: without " +
+		"--kubeconfig, a local management cluster creates the cluster")
 }
 
 // BuildManifests implements Provider. Existing machines keep their images: a newer image needs a rollout.
@@ -210,7 +210,7 @@ func (o *OCI) WriteSecrets(ctx context.Context, c *creation, labels map[string]s
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("failed to keep the key for OCI in Secret %s: %w", key, err)
+		return fmt.Errorf("failed to write the key for OCI to Secret %s: %w", key, err)
 	}
 
 	return nil
@@ -269,8 +269,8 @@ func (o *OCI) controllerManager(ctx context.Context, c *creation) (oci.Controlle
 	}
 
 	if out.VCN == "" || len(out.Subnets) == 0 {
-		return out, fmt.Errorf("OCICluster %s has no subnet with the role service-lb, in which load balancers of "+
-			"Services are made; name one in providers.oci.loadBalancer.subnet1", key)
+		return out, fmt.Errorf("OCICluster %s has no subnet with the role service-lb for the load balancers of "+
+			"Services; set providers.oci.loadBalancer.subnet1", key)
 	}
 
 	return out, nil

@@ -19,8 +19,8 @@ import (
 func (*OCI) DescribeRollouts(_ context.Context, u *upgrade, owners []*owner) ([]string, error) {
 	changes := slices.ContainsFunc(owners, func(one *owner) bool { return len(one.patch) > 0 })
 	if changes && u.Version != "" && u.File == nil && u.VMTemplate == "" {
-		return nil, fmt.Errorf("--kubernetes-version: machines of %s need another image, too; give its OCID with "+
-			"--vm-template, or a cluster file", u.Version)
+		return nil, fmt.Errorf("--kubernetes-version: machines of %s require another image; specify its OCID with "+
+			"--vm-template, or a cluster file with -f", u.Version)
 	}
 
 	var out []string
@@ -87,13 +87,13 @@ func (*OCI) ReleaseSteps(d *deletion) []Step {
 		run: func(ctx context.Context) error {
 			workload, err := d.connectWorkload(ctx)
 			if err != nil {
-				d.Display.PrintLine("the cluster is not asked for its Services: %v", err)
+				d.Display.PrintLine("cannot list the Services of the cluster: %v", err)
 				return nil
 			}
 
 			err = deleteBalancers(ctx, d, workload)
 			if err != nil && ctx.Err() == nil {
-				d.Display.PrintLine("load balancers may be left, which keep the network from being deleted: %v", err)
+				d.Display.PrintLine("load balancers may remain, which block the deletion of the network: %v", err)
 				return nil
 			}
 
@@ -125,7 +125,7 @@ func deleteBalancers(ctx context.Context, d *deletion, workload client.Client) e
 		}
 
 		if len(left) > 0 {
-			return fmt.Errorf("the load balancers of these Services are being deleted: %s", strings.Join(left, ", "))
+			return fmt.Errorf("deleting the load balancers of Services %s", strings.Join(left, ", "))
 		}
 
 		return nil

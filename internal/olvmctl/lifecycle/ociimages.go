@@ -78,7 +78,7 @@ func bootImage(c *creation, reference, architecture string) image.Options {
 func imagesDir() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("there is no folder for pulled images: %w", err)
+		return "", fmt.Errorf("failed to find the folder for pulled images: %w", err)
 	}
 
 	return filepath.Join(base, "capolvm", "images"), nil
@@ -93,8 +93,8 @@ func (o *OCI) pullDisk(ctx context.Context, c *creation, architecture string) (s
 
 	if image.IsOCK(disk) {
 		c.Display.PrintLine(
-			"%s needs a bootstrap provider with Ignition 3: the one of kubeadm writes Ignition 2, and its "+
-				"machines of OCK do not become nodes",
+			"%s requires a bootstrap provider with Ignition 3; the kubeadm bootstrap provider writes Ignition 2, "+
+				"so its OCK machines do not become nodes",
 			disk,
 		)
 	}
@@ -106,7 +106,7 @@ func (o *OCI) pullDisk(ctx context.Context, c *creation, architecture string) (s
 
 	file, err := bootImage(c, disk, architecture).Pull(ctx, folder)
 	if err != nil {
-		return "", fmt.Errorf("the image for %s: %w", architecture, err)
+		return "", fmt.Errorf("failed to find the image for %s: %w", architecture, err)
 	}
 
 	return file, oci.Import{Wanted: o.wantedImage(c, architecture), File: file}.CheckFile()
@@ -123,13 +123,13 @@ func (o *OCI) checkImages(ctx context.Context, c *creation) error {
 		case o.images[architecture] != "":
 		case image.IsReference(file):
 			if _, err := bootImage(c, file, architecture).Digest(ctx); err != nil {
-				problems = append(problems, fmt.Errorf("the image for %s: %w", architecture, err))
+				problems = append(problems, fmt.Errorf("failed to find the image for %s: %w", architecture, err))
 			}
 		case file != "":
 			problems = append(problems, oci.Import{Wanted: o.wantedImage(c, architecture), File: file}.CheckFile())
 		default:
-			problems = append(problems, fmt.Errorf("compartment %s does not have %s; give a disk with --image "+
-				"%s=FILE, or write providers.oci.images.%[3]s or providers.oci.bootImage",
+			problems = append(problems, fmt.Errorf("compartment %s does not have %s; specify a disk with --image "+
+				"%s=FILE, or set providers.oci.images.%[3]s or providers.oci.bootImage",
 				settingsOfOCI(c).Compartment, o.wantedImage(c, architecture), architecture))
 		}
 	}
@@ -162,8 +162,8 @@ func checkImageIDs(objects []*unstructured.Unstructured) error {
 
 		id, _ := machineSpec(object)[clusterctl.OCI.ImageField].(string)
 		if !strings.HasPrefix(id, "ocid1.image") {
-			problems = append(problems, fmt.Errorf("OCIMachineTemplate %s: spec.template.spec.imageId is %q, which is "+
-				"no OCID of an image", object.GetName(), id))
+			problems = append(problems, fmt.Errorf("OCIMachineTemplate %s: spec.template.spec.imageId: %q is not "+
+				"the OCID of an image", object.GetName(), id))
 		}
 	}
 
@@ -223,7 +223,7 @@ func (o *OCI) finishImage(ctx context.Context, c *creation, found *core.Image) e
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 
-	return o.cloud.FinishImage(ctx, found, sayPercents(c.Display, "image "+*found.Id+" is being imported"))
+	return o.cloud.FinishImage(ctx, found, sayPercents(c.Display, "importing image "+*found.Id))
 }
 
 // sayPercents returns a function to show each percentage once.

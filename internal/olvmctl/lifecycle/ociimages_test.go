@@ -42,7 +42,7 @@ func TestImagesOfOracleCloudComeFromARegistry(t *testing.T) {
 	check.Error(t, o.checkImages(t.Context(), c), "providers.oci.bootImage")
 
 	settings.BootImage = host + "/nodes/amd:1.36"
-	check.Error(t, o.checkImages(t.Context(), c), "is not there for arm64, but for amd64")
+	check.Error(t, o.checkImages(t.Context(), c), "does not exist for arm64, only for amd64")
 
 	o.Files["arm64"] = host + "/nodes/arm:1.36" // --image goes before the cluster file
 	check.Error(t, o.checkImages(t.Context(), c), "")
@@ -59,7 +59,7 @@ func TestImagesOfOracleCloudComeFromARegistry(t *testing.T) {
 		check.Contains(t, "what is said", said.String(), digest)
 	}
 
-	check.Contains(t, "what is said", said.String(), "getting boot.qcow2")
+	check.Contains(t, "what is said", said.String(), "downloading boot.qcow2")
 	check.Lacks(t, "what is said", said.String(), "Ignition")
 
 	o.Files["arm64"] = "node.qcow2"

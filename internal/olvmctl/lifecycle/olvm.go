@@ -48,7 +48,7 @@ var _ Provider = &OLVM{}
 func newOLVM(o ProviderOptions) (Provider, error) {
 	out := &OLVM{Engine: o.Engine, EngineFrom: o.EngineFrom, StorageDriver: o.StorageDriver}
 	if len(o.Images) > 1 {
-		return nil, errors.New("--image: machines on OLVM have one template; give one file")
+		return nil, errors.New("--image: machines on OLVM share one template; specify one file")
 	}
 
 	if len(o.Images) == 1 {
@@ -73,7 +73,7 @@ func (o *OLVM) FindImages(c *creation) []Step {
 // ImageSteps implements Provider.
 func (o *OLVM) ImageSteps(c *creation) []Step {
 	return []Step{{
-		name:   "Making the template " + c.File.Providers.OLVM.ControlPlaneMachine.VMTemplateName,
+		name:   "Creating the template " + c.File.Providers.OLVM.ControlPlaneMachine.VMTemplateName,
 		needed: func() bool { return o.Image != "" },
 		run:    func(ctx context.Context) error { return o.makeTemplate(ctx, c) },
 	}}
@@ -90,12 +90,12 @@ func (o *OLVM) ValidationSteps(c *creation) []Step {
 			run:    func(ctx context.Context) error { return o.compareLogin(ctx, c) },
 		},
 		{
-			name:   "Logging in to the engine with other credentials",
+			name:   "Verifying the new credentials of the engine",
 			needed: func() bool { return o.loginChanges },
 			run:    func(ctx context.Context) error { return o.tryLogin(ctx, c) },
 		},
 		{
-			name:   "Asking the engine",
+			name:   "Checking the engine",
 			needed: func() bool { return !c.exists },
 			run: func(ctx context.Context) error {
 				return errors.Join(preview.CheckEngine(ctx, c.File.Objects, o.Engine)...)
@@ -140,13 +140,14 @@ func (o *OLVM) checkNotMade(ctx context.Context, c *creation) error {
 		return nil
 	}
 
-	remedy := "name its management cluster with --kubeconfig"
+	remedy := "specify its management cluster with --kubeconfig"
 	if c.management.local.Exists() {
-		remedy += "; that may be the local one: olvmctl local start, and then --driver " + mgmtcluster.DriverProcess
+		remedy += "; if this is the local one, run olvmctl local start, and use --driver " + mgmtcluster.DriverProcess
 	}
 
-	return fmt.Errorf("the engine has machines of %s already, which another management cluster has made: %s; %s. If "+
-		"that is gone, delete these VMs in the engine first", c.File.Name, joinNames(others), remedy)
+	return fmt.Errorf("the engine already has machines of %s, created by another management cluster: %s; %s. If this "+
+		"management cluster no longer exists, delete these VMs in the engine first", c.File.Name, joinNames(others),
+		remedy)
 }
 
 // BootstrapOptions implements Provider.
@@ -167,7 +168,7 @@ func (o *OLVM) BootstrapOptions(c *creation) (bootstrapvm.Options, error) {
 
 // errNoLogin reports missing credentials of the engine.
 func errNoLogin(what string) error {
-	return fmt.Errorf("%s: the credentials of the engine are not there; set OLVM_USERNAME and OLVM_PASSWORD, or give "+
+	return fmt.Errorf("%s: the credentials of the engine are missing; set OLVM_USERNAME and OLVM_PASSWORD, or use "+
 		"--credentials", what)
 }
 

@@ -30,8 +30,8 @@ const shownRemains = 5
 func (d *deletion) confirmDeletion(ctx context.Context) error {
 	if d.hasOnlyVM() {
 		return d.Confirm(fmt.Sprintf(
-			"There is nothing of the cluster %s in namespace %s but the bootstrap VM %s with its disk, in the engine "+
-				"%s, which is the management cluster at %s.\nRemove that? Type the name of the cluster: ",
+			"Only the bootstrap VM of cluster %s in namespace %s remains: VM %s with its disk in the engine %s, "+
+				"which is the management cluster at %s.\nDelete this VM? Type the name of the cluster to confirm: ",
 			d.Name, d.vm.Namespace, d.vm.Name(), d.vm.URL, d.vm.Address()), d.Name)
 	}
 
@@ -43,8 +43,8 @@ func (d *deletion) confirmDeletion(ctx context.Context) error {
 			return err
 		}
 
-		return d.Confirm(fmt.Sprintf("The cluster %s %s is gone. What was made for it goes, too:\n%sType its name: ",
-			d.Name, where, lines), d.Name)
+		return d.Confirm(fmt.Sprintf("Cluster %s %s no longer exists. Delete its remaining objects?\n%sType the "+
+			"name of the cluster to confirm: ", d.Name, where, lines), d.Name)
 	}
 
 	if err := d.findKept(ctx); err != nil {
@@ -67,16 +67,16 @@ func (d *deletion) confirmDeletion(ctx context.Context) error {
 			other = d.to.options.Kubeconfig
 		}
 
-		rest += fmt.Sprintf("It manages itself: its objects are moved to another management cluster first, %s.\n",
-			other)
+		rest += fmt.Sprintf("The cluster manages itself. Its objects will first be moved to another management "+
+			"cluster: %s.\n", other)
 	}
 
 	if d.vm != nil {
-		rest = fmt.Sprintf("  VM %s with its disk, from which it was made\n", d.vm.Name()) + rest
+		rest = fmt.Sprintf("  bootstrap VM %s with its disk\n", d.vm.Name()) + rest
 	}
 
-	return d.Confirm(fmt.Sprintf("Delete the cluster %s %s? These go for good:\n%s%sType its name: ", d.Name, where,
-		lines, rest), d.Name)
+	return d.Confirm(fmt.Sprintf("Delete cluster %s %s? This permanently deletes:\n%s%sType the name of the "+
+		"cluster to confirm: ", d.Name, where, lines, rest), d.Name)
 }
 
 // describeMachines lists the machines to delete, with their VMs and disks.
@@ -121,7 +121,7 @@ func (d *deletion) describeMachines(ctx context.Context) (string, error) {
 	}
 
 	if back > 0 {
-		line += fmt.Sprintf("\n  (%s back to an inventory, and stay)", english.Plural(back, "VM goes", "VMs go"))
+		line += fmt.Sprintf("\n  (kept: %s to an inventory)", english.Plural(back, "VM returns", "VMs return"))
 	}
 
 	return line + "\n", nil
@@ -145,7 +145,7 @@ func (d *deletion) describeRemains(ctx context.Context) (string, error) {
 	case namespace != nil:
 		fmt.Fprintf(&lines, "  namespace %s\n", namespace.Name)
 	case len(stays) > 0:
-		fmt.Fprintf(&lines, "  (namespace %s stays: it has %s)\n", d.management.Namespace, joinNames(stays))
+		fmt.Fprintf(&lines, "  (kept: namespace %s, which contains %s)\n", d.management.Namespace, joinNames(stays))
 	}
 
 	return lines.String(), nil
@@ -166,7 +166,7 @@ func joinNames(names []string) string {
 func (d *deletion) findEmptyNamespace(ctx context.Context) (*corev1.Namespace, error) {
 	namespace, stays, err := d.findNamespaceToDelete(ctx)
 	if len(stays) > 0 {
-		d.Display.PrintLine("left namespace %s: it has %s", d.management.Namespace, joinNames(stays))
+		d.Display.PrintLine("kept namespace %s: it contains %s", d.management.Namespace, joinNames(stays))
 	}
 
 	return namespace, err
@@ -207,7 +207,7 @@ func (d *deletion) findNamespaceToDelete(ctx context.Context) (_ *corev1.Namespa
 
 	for _, one := range users {
 		if one.namespace != in.Namespace && one.uses.Namespace == in.Namespace {
-			stays = append(stays, fmt.Sprintf("%s, which %s uses", one.uses.Name, one.name))
+			stays = append(stays, fmt.Sprintf("%s, used by %s", one.uses.Name, one.name))
 		}
 	}
 
@@ -226,10 +226,10 @@ func staysUnknown(ctx context.Context, err error) (*corev1.Namespace, []string, 
 	case ctx.Err() != nil:
 		return nil, nil, err
 	case apierrors.IsForbidden(err):
-		return nil, []string{"what this user may not list"}, nil
+		return nil, []string{"objects that this user may not list"}, nil
 	}
 
-	return nil, []string{fmt.Sprintf("what cannot be listed: %v", err)}, nil
+	return nil, []string{fmt.Sprintf("objects that cannot be listed: %v", err)}, nil
 }
 
 // isOwn reports whether an object of the namespace belongs to the cluster. It does if Kubernetes, the cluster or Create
@@ -299,7 +299,7 @@ func listUsers(ctx context.Context, in *mgmtcluster.Cluster) ([]user, error) {
 
 	for _, list := range []client.ObjectList{&clusters, &inventories, &identities} {
 		if err := in.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
-			return nil, fmt.Errorf("failed to list who uses Secrets: %w", err)
+			return nil, fmt.Errorf("failed to list the users of Secrets: %w", err)
 		}
 	}
 

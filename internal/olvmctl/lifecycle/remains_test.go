@@ -93,12 +93,10 @@ func TestTheQuestionBeforeADeletion(t *testing.T) {
 	m.ours()
 	d, asked := deletionIn(t, m)
 	check.Error(t, d.confirmDeletion(t.Context()), errRefused.Error())
-	check.Equal(t, "the question", *asked, "Delete the cluster prod in namespace "+m.namespace+" of "+
-		d.management.Server()+" (context a of "+d.management.Kubeconfig+")? These go for good:\n"+
-		"  2 machines with 0 VMs and 0 disks: prod-a, prod-b\n"+
-		"  Secret "+m.namespace+"/prod-ovirt-credentials\n"+
-		"  namespace "+m.namespace+"\n"+
-		"Type its name: ")
+	check.Equal(t, "the question", *asked, "Delete cluster prod in namespace "+m.namespace+" of "+
+		d.management.Server()+" (context a of "+d.management.Kubeconfig+")? This permanently deletes:\n  2 "+
+		"machines with 0 VMs and 0 disks: prod-a, prod-b\n  Secret "+m.namespace+"/prod-ovirt-credentials\n"+
+		"  namespace "+m.namespace+"\nType the name of the cluster to confirm: ")
 }
 
 // TestANamespaceWithAnInventoryStays has an inventory in the namespace. Its VMs would go with the namespace, and it
@@ -109,7 +107,7 @@ func TestANamespaceWithAnInventoryStays(t *testing.T) {
 	m.inventory()
 	d, asked := deletionIn(t, m)
 	check.Error(t, d.confirmDeletion(t.Context()), errRefused.Error())
-	check.Contains(t, "the question", *asked, "(namespace "+m.namespace+" stays: it has OLVMInventory lab")
+	check.Contains(t, "the question", *asked, "(kept: namespace "+m.namespace+", which contains OLVMInventory lab")
 	check.Equal(t, "Secrets that go", len(d.kept), 0)
 
 	found, err := d.findEmptyNamespace(t.Context())
@@ -152,9 +150,10 @@ func TestWhatCannotBeListedKeepsTheNamespaceAndNotTheCluster(t *testing.T) {
 		path, want string
 		status     int
 	}{
-		"an API is down":   {"/persistentvolumeclaims", "what cannot be listed: ", http.StatusInternalServerError},
-		"it is forbidden":  {"/persistentvolumeclaims", "what this user may not list", http.StatusForbidden},
-		"so are all users": {"/olvmclusteridentities", "what this user may not list", http.StatusForbidden},
+		"an API is down": {"/persistentvolumeclaims", "objects that cannot be listed: ",
+			http.StatusInternalServerError},
+		"it is forbidden":  {"/persistentvolumeclaims", "objects that this user may not list", http.StatusForbidden},
+		"so are all users": {"/olvmclusteridentities", "objects that this user may not list", http.StatusForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMoving(t)
@@ -179,8 +178,8 @@ func TestWhatCannotBeListedKeepsTheNamespaceAndNotTheCluster(t *testing.T) {
 			})
 			check.Error(t, err, "")
 			check.Error(t, d.confirmDeletion(t.Context()), errRefused.Error())
-			check.Contains(t, "the question", *asked, " stays: it has "+test.want)
-			check.Contains(t, "the question", *asked, "Delete the cluster prod")
+			check.Contains(t, "the question", *asked, ", which contains "+test.want)
+			check.Contains(t, "the question", *asked, "Delete cluster prod")
 		})
 	}
 }
@@ -208,13 +207,13 @@ func TestAClusterBehindATunnelIsKnownToManageItself(t *testing.T) {
 	check.Error(t, in.RecordIdentity(t.Context(), "prod", id), "")
 
 	d, _ := deletionIn(t, m)
-	check.Error(t, d.checkOwn(t.Context()), "name another management cluster with --to-kubeconfig")
+	check.Error(t, d.checkOwn(t.Context()), "specify another management cluster with --to-kubeconfig")
 }
 
 // TestAClusterWhoseIdentityIsUnknownIsNotDeleted has a Cluster with an unknown API server.
 func TestAClusterWhoseIdentityIsUnknownIsNotDeleted(t *testing.T) {
 	d, _ := deletionIn(t, newMoving(t))
-	check.Error(t, d.checkOwn(t.Context()), "loses its controllers before its machines")
+	check.Error(t, d.checkOwn(t.Context()), "would lose its controllers before its machines")
 }
 
 // TestASecondStartInAnotherManagementClusterIsRefused has a running cluster unknown to the management cluster.
@@ -223,10 +222,10 @@ func TestASecondStartInAnotherManagementClusterIsRefused(t *testing.T) {
 		change func(*creation)
 		want   string
 	}{
-		"the cluster answers": {func(c *creation) { c.answers = true }, "runs already"},
+		"the cluster answers": {func(c *creation) { c.answers = true }, "is already running"},
 		"it is the cluster itself": {func(c *creation) {
 			c.File = clusterNamed("prod", "127.0.0.1", 1)
-		}, "runs already"},
+		}, "is already running"},
 		"nothing is known of it": {func(*creation) {}, ""},
 		"it may have a local manager": {func(c *creation) {
 			c.answers = true
@@ -282,7 +281,7 @@ func TestAClusterThatWasMadeAgainMeanwhileIsNotDeleted(t *testing.T) {
 	for i, step := range d.deleteSteps() {
 		if step.name == "Deleting prod" {
 			d.cluster, d.Timeout = asked, time.Millisecond
-			check.Error(t, d.deleteSteps()[i].run(t.Context()), "is another one by now")
+			check.Error(t, d.deleteSteps()[i].run(t.Context()), "was deleted and created again meanwhile")
 		}
 	}
 
@@ -354,7 +353,7 @@ func TestTheRestOfAMoveIsNotTakenForThatOfADeletion(t *testing.T) {
 		locked, noted bool
 		problem       string
 	}{
-		"a move was interrupted":               {locked: true, problem: "run the command that has begun it again"},
+		"a move was interrupted":               {locked: true, problem: "run the same command again"},
 		"a deletion was interrupted":           {noted: true},
 		"a deletion was, with a lock that was": {locked: true, noted: true},
 		"kubectl has deleted the Cluster":      {},

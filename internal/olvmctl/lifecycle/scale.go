@@ -52,11 +52,12 @@ type sizing struct {
 func (s sizing) listAlarms() []string {
 	switch {
 	case s.to < s.from:
-		return []string{fmt.Sprintf("%s is to have %s instead of %d: %d go for good, with their VMs and disks", s.name,
-			english.Plural(int(s.to), "machine", ""), s.from, s.from-s.to)}
+		return []string{fmt.Sprintf("%s scales from %d to %s: permanently deletes %s, with VMs and disks", s.name,
+			s.from, english.Plural(int(s.to), "machine", ""), english.Plural(int(s.from-s.to), "machine", ""))}
 	case int64(s.to) > growthLimit*int64(max(s.from, 1)):
-		return []string{fmt.Sprintf("%s is to have %d machines instead of %d, which is more than %d times as many",
-			s.name, s.to, s.from, growthLimit)}
+		return []string{fmt.Sprintf("%s scales from %d to %d machines, more than %d times as many", s.name, s.from,
+			s.to,
+			growthLimit)}
 	}
 
 	return nil
@@ -87,11 +88,11 @@ func (o ScaleOptions) confirmAlarms(
 func (o ScaleOptions) validate() error {
 	switch {
 	case o.ControlPlane == nil && o.Workers == nil:
-		return errors.New("give --control-plane, --workers or both")
+		return errors.New("nothing to scale; use --control-plane, --workers or both")
 	case o.ControlPlane != nil && (*o.ControlPlane < 1 || *o.ControlPlane%2 == 0):
-		return fmt.Errorf("--control-plane: %d is not an odd number; etcd needs one", *o.ControlPlane)
+		return fmt.Errorf("--control-plane: %d is not a positive odd number, which etcd requires", *o.ControlPlane)
 	case o.Workers != nil && *o.Workers < 0:
-		return fmt.Errorf("--workers: %d is less than 0", *o.Workers)
+		return fmt.Errorf("--workers: %d is negative; use 0 or more", *o.Workers)
 	}
 
 	return nil
@@ -194,7 +195,8 @@ func (o ScaleOptions) findDeployment(
 
 	found := &list.Items[at]
 	if _, scaled := found.Annotations[clusterv1.AutoscalerMaxSizeAnnotation]; scaled {
-		return nil, fmt.Errorf("the cluster autoscaler scales MachineDeployment %s; change its annotations %s and %s",
+		return nil, fmt.Errorf("the cluster autoscaler scales MachineDeployment %s; change its annotations %s and "+
+			"%s instead",
 			found.Name, clusterv1.AutoscalerMinSizeAnnotation, clusterv1.AutoscalerMaxSizeAnnotation)
 	}
 
@@ -219,7 +221,7 @@ func (o ScaleOptions) scaleTopology(
 		return err
 	}
 
-	say(fmt.Sprintf("the topology of %s is changed", cluster.Name))
+	say(fmt.Sprintf("scaled the topology of %s", cluster.Name))
 
 	return nil
 }
@@ -271,7 +273,7 @@ func (o ScaleOptions) pickDeployment(names []string, where string) (int, error) 
 		}
 	}
 
-	return 0, fmt.Errorf("say which with --machine-deployment: the %s has %q", where, names)
+	return 0, fmt.Errorf("specify a MachineDeployment of the %s with --machine-deployment: %q", where, names)
 }
 
 func scaleObject(
@@ -287,7 +289,7 @@ func scaleObject(
 		return err
 	}
 
-	say(fmt.Sprintf("%s is to have %s", object.GetName(), english.Plural(int(size.to), "machine", "")))
+	say(fmt.Sprintf("scaled %s to %s", object.GetName(), english.Plural(int(size.to), "machine", "")))
 
 	return nil
 }
@@ -343,7 +345,7 @@ func writeScale(
 
 	patch, err := json.Marshal(changes)
 	if err != nil {
-		return fmt.Errorf("failed to encode how to scale %s: %w", name, err)
+		return fmt.Errorf("failed to encode the patch of %s: %w", name, err)
 	}
 
 	err = in.Patch(ctx, object, client.RawPatch(types.JSONPatchType, patch), fieldOwnerOfScale)
@@ -376,8 +378,7 @@ func planAgain(
 	}
 
 	if !slices.Equal(now, asked) {
-		return nil, fmt.Errorf("another command has changed how many machines %s has since this one looked; run it "+
-			"again", name)
+		return nil, fmt.Errorf("the number of machines of %s has changed meanwhile; run the command again", name)
 	}
 
 	return changes, nil

@@ -34,7 +34,7 @@ func (c *creation) findOwn(ctx context.Context) (err error) {
 		return err
 	}
 
-	c.Display.PrintLine("%s manages itself: its management cluster is the one of %s", c.File.Name, c.KubeconfigOut)
+	c.Display.PrintLine("%s manages itself; using the management cluster in %s", c.File.Name, c.KubeconfigOut)
 	dropNoted(ctx, c.namespace(), c.management, c.workload)
 
 	local := c.management.local
@@ -45,7 +45,8 @@ func (c *creation) findOwn(ctx context.Context) (err error) {
 	}
 
 	if left, err := local.CountUses(ctx); err == nil && left.IsEmpty() { // left by an interrupted command
-		c.Display.PrintLine("the local management cluster runs on, and has no cluster; olvmctl local stop ends it")
+		c.Display.PrintLine("the local management cluster is still running, but has no clusters; to stop it, run " +
+			"olvmctl local stop")
 	}
 
 	return nil
@@ -73,7 +74,7 @@ func (c *creation) detectSelfManaged(ctx context.Context) (own bool, unsure, err
 	c.workload.setContext(at)
 	server, err := c.workload.options.ServerURL()
 	if err != nil {
-		return false, nil, fmt.Errorf("%w; move it elsewhere, or name another file with --kubeconfig-out", err)
+		return false, nil, fmt.Errorf("%w; move the file, or specify another file with --kubeconfig-out", err)
 	}
 
 	if err := c.workload.connect(ctx); err != nil {
@@ -131,8 +132,8 @@ func (c *creation) detectOtherManaged(
 	}
 
 	return false, fmt.Errorf(
-		"whether %s manages itself is not known, for the server of %s does not answer: %w; delete or move that file "+
-			"if the cluster is gone", c.File.Name, c.KubeconfigOut, err), nil
+		"cannot determine whether %s manages itself, because the server in %s is unreachable: %w; if the cluster "+
+			"no longer exists, move or delete the file", c.File.Name, c.KubeconfigOut, err), nil
 }
 
 // checkRecorded fails if the cluster of the kubeconfig is not the one described by its Cluster object.
@@ -144,9 +145,9 @@ func (c *creation) checkRecorded(ctx context.Context) error {
 
 	id, err := c.workload.FetchIdentity(ctx)
 	if err == nil && string(id) != recorded {
-		err = fmt.Errorf("%s does not lead to %s, but to another cluster, which has a Cluster of that name: the UID "+
-			"of its namespace kube-system is %s, and not %s; name another file with --kubeconfig-out", c.KubeconfigOut,
-			c.File.Name, id, recorded)
+		err = fmt.Errorf("%s is not the kubeconfig of %s, but of another cluster with a Cluster of the same name: "+
+			"the UID of its namespace kube-system is %s, not %s; specify another file with --kubeconfig-out",
+			c.KubeconfigOut, c.File.Name, id, recorded)
 	}
 
 	return err
@@ -218,7 +219,7 @@ func (c *creation) pivotSteps() []Step {
 
 	out := []Step{
 		// Another cluster may have appeared meanwhile.
-		{name: "Looking again for other clusters of the namespace", quiet: true, run: c.checkAlone},
+		{name: "Looking again for other clusters in the namespace", quiet: true, run: c.checkAlone},
 		ensureProviders(&c.Common, c.workload, c.clusterProviders),
 		{name: movingName, run: c.moveToItself},
 		{
@@ -230,7 +231,7 @@ func (c *creation) pivotSteps() []Step {
 	}
 	out = append(out, from.removalSteps(&c.Common)...)
 	out = append(out, Step{
-		name:  "Turning to the new management cluster",
+		name:  "Switching to the new management cluster",
 		quiet: true,
 		run: func(context.Context) error {
 			c.management = c.workload

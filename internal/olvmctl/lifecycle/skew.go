@@ -108,7 +108,7 @@ func isOlder(version, than string) bool {
 func checkVersionSkew(controlPlane []string, pools []pool, to string) error {
 	for _, from := range controlPlane {
 		if err := checkUpgrade(from, to); err != nil {
-			return fmt.Errorf("the control plane: %w", err)
+			return fmt.Errorf("control plane: %w", err)
 		}
 	}
 
@@ -128,7 +128,7 @@ func checkVersionSkew(controlPlane []string, pools []pool, to string) error {
 func checkKubeletLag(kubelet, to, now string) error {
 	before, err := semver.ParseTolerant(kubelet)
 	if err != nil {
-		return fmt.Errorf("its version %q is none: %w", kubelet, err)
+		return fmt.Errorf("invalid version %q: %w", kubelet, err)
 	}
 
 	after, err := semver.ParseTolerant(to)
@@ -147,8 +147,8 @@ func checkKubeletLag(kubelet, to, now string) error {
 	}
 
 	if after.Minor > before.Minor+lag {
-		return fmt.Errorf("its kubelets have %s, and work with API servers up to v%d.%d; upgrade to %s first, which "+
-			"the control plane has", kubelet, before.Major, before.Minor+lag, now)
+		return fmt.Errorf("its kubelets have version %s, which supports API servers up to v%d.%d; first upgrade "+
+			"them to %s, the version of the control plane", kubelet, before.Major, before.Minor+lag, now)
 	}
 
 	return nil
@@ -158,7 +158,7 @@ func checkKubeletLag(kubelet, to, now string) error {
 func checkUpgrade(from, to string) error {
 	before, err := semver.ParseTolerant(from)
 	if err != nil {
-		return fmt.Errorf("its version %q is none: %w", from, err)
+		return fmt.Errorf("invalid version %q: %w", from, err)
 	}
 
 	after, err := semver.ParseTolerant(to)
@@ -166,7 +166,7 @@ func checkUpgrade(from, to string) error {
 	case err != nil:
 		return fmt.Errorf("--kubernetes-version: %w", err)
 	case after.LT(before):
-		return fmt.Errorf("--kubernetes-version: it has %s already, and cannot go back to %s", from, to)
+		return fmt.Errorf("--kubernetes-version: cannot downgrade from %s to %s", from, to)
 	case after.Major != before.Major || after.Minor > before.Minor+1:
 		return fmt.Errorf("--kubernetes-version: from %s to %s is more than one minor version; upgrade to v%d.%d first",
 			from, to, before.Major, before.Minor+1)

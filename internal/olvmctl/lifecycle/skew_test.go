@@ -14,13 +14,13 @@ v1.33.5 | v1.33.5 | v1.34.1 | ok | all at once
 v1.33.5 | v1.33.5 | v1.33.6 | ok | a patch
 v1.33.5 | v1.33.5 | v1.33.5 | ok | nothing
 v1.33.5 | - | v1.35.0 | upgrade to v1.34 first | two minor versions
-v1.33.5 | - | v1.33.4 | cannot go back | a patch back
-v1.33.5 | - | v1.32.9 | cannot go back | a minor version back
+v1.33.5 | - | v1.33.4 | cannot downgrade | a patch back
+v1.33.5 | - | v1.32.9 | cannot downgrade | a minor version back
 v1.33.5 | - | v2.0.0 | more than one minor version | another major version
 v1.33.5 | v1.31.0 | v1.33.5 | ok | a pool that lags catches up over two minor versions
 v1.33.5 | v1.31.0 | v1.34.1 | ok | a pool that lags goes up with the control plane
 v1.33.5 | v1.31.9 | v1.34.0 | ok | a pool lags by three after the control plane
-v1.33.5 | v1.30.9 | v1.34.0 | upgrade to v1.33.5 first | a pool would lag by four
+v1.33.5 | v1.30.9 | v1.34.0 | first upgrade them to v1.33.5 | a pool would lag by four
 v1.33.5 | v1.30.9 | v1.33.5 | ok | such a pool catches up
 v1.33.5 | v1.28.0 | v1.33.6 | ok | one that lags too much already catches up
 v1.33.5 | v1.33.5 v1.30.0 | v1.34.0 | MachineDeployment b | the second of two pools would lag
@@ -32,14 +32,14 @@ v1.33.5 | v1.33.9 | v1.33.6 | ok | a pool with a newer patch
 v1.33.5 | v1.33.5 | v1.34.0-rc.1 | ok | to a candidate
 v1.34.0-rc.1 | v1.33.5 | v1.34.0 | ok | from a candidate to its release
 v1.34.0-rc.1 | - | v1.34.0-rc.2 | ok | from a candidate to a later one
-v1.34.0 | - | v1.34.0-rc.1 | cannot go back | from a release to its candidate
+v1.34.0 | - | v1.34.0-rc.1 | cannot downgrade | from a release to its candidate
 v1.33.5+1.el8 | - | v1.33.5+2.el8 | ok | a build of the same version
 v1.33.5 | - | v1.33.6-rc.0 | ok | to a candidate of the next patch
-v1.33.5 | - | v1.33.5-rc.1 | cannot go back | from a release to the candidate of its own patch
+v1.33.5 | - | v1.33.5-rc.1 | cannot downgrade | from a release to the candidate of its own patch
 v1.34.0-beta.0 | - | v1.35.0-alpha.1 | ok | from one early version to the next
 v1.33.5 | v1.34.0-rc.1 | v1.34.0 | ok | a pool ahead with a candidate
-v1.33.5 | v1.30.0-rc.1 | v1.34.0 | upgrade to v1.33.5 first | a pool with a candidate would lag by four
-v1.34.1 | v1.33.5 | v1.33.9 | cannot go back | back to what a pool has
+v1.33.5 | v1.30.0-rc.1 | v1.34.0 | first upgrade them to v1.33.5 | a pool with a candidate would lag by four
+v1.34.1 | v1.33.5 | v1.33.9 | cannot downgrade | back to what a pool has
 v1.33.5 | v1.35.0 | v1.34.0 | ok | a pool ahead by two comes back to what the control plane gets
 v1.28.0 | v1.25.9 | v1.28.5 | ok | kubelets of v1.25 lag by three since v1.28
 v1.27.5 | v1.25.0 | v1.28.0 | ok | they come to lag by three

@@ -24,8 +24,8 @@ func (c *creation) confirmFewerMachines(ctx context.Context) error {
 		return err
 	}
 
-	question := fmt.Sprintf("%s has fewer machines than %s in namespace %s of %s:\n  %s\nType the name of the cluster "+
-		"to go on: ", c.File.Path, c.File.Name, c.namespace(), c.management.DescribeLocation(),
+	question := fmt.Sprintf("%s has fewer machines than %s in namespace %s of %s:\n  %s\nType the name of the "+
+		"cluster to confirm: ", c.File.Path, c.File.Name, c.namespace(), c.management.DescribeLocation(),
 		strings.Join(gone, "\n  "))
 
 	return c.Confirm(question, c.File.Name)

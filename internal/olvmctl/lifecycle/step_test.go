@@ -91,12 +91,12 @@ func TestRunSteps(t *testing.T) {
 
 func TestStepsOfCreate(t *testing.T) {
 	const (
-		build     = "What a local management cluster needs"
-		launch    = "Starting a local management cluster"
-		login     = "Logging in to the engine with other credentials"
-		template  = "Making the template node-image"
-		engine    = "Asking the engine"
-		providers = "Cluster API and its providers"
+		build     = "Preparing the programs of the local management cluster"
+		launch    = "Starting the local management cluster"
+		login     = "Verifying the new credentials of the engine"
+		template  = "Creating the template node-image"
+		engine    = "Checking the engine"
+		providers = "Installing Cluster API and its providers"
 		apply     = "Applying the manifests"
 		plane     = "Waiting for the control plane"
 		server    = "Waiting for the API server"
@@ -189,18 +189,18 @@ func TestWhatABootstrapVMNeeds(t *testing.T) {
 		change func(*CreateOptions)
 		want   string
 	}{
-		"credentials": {func(*CreateOptions) {}, "--bootstrap vm: the credentials of the engine are not there"},
+		"credentials": {func(*CreateOptions) {}, "--bootstrap vm: the credentials of the engine are missing"},
 		"no other management cluster": {func(o *CreateOptions) {
 			o.Management.Kubeconfig = "management"
-		}, "the management cluster of prod is a bootstrap VM; leave --kubeconfig and --driver away"},
+		}, "the management cluster of prod is a bootstrap VM; omit --kubeconfig and --driver"},
 		"no local management cluster": {func(o *CreateOptions) {
 			o.Driver = mgmtcluster.DriverProcess
 		}, "the management cluster of prod is a bootstrap VM"},
-		"an engine": {func(o *CreateOptions) { o.Provider = &OCI{} }, "bootstrap VMs are made in OLVM alone"},
+		"an engine": {func(o *CreateOptions) { o.Provider = &OCI{} }, "--bootstrap vm is supported only on OLVM"},
 		"manifests": {func(o *CreateOptions) {
 			o.Provider = &OLVM{Engine: login}
 			o.File.Providers.OLVM.OvirtAPIServer.InsecureSkipTLSVerify = true
-		}, "--bootstrap vm: there is no Cluster prod among the manifests"},
+		}, "--bootstrap vm: Cluster prod not found in the manifests"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			emptyHome(t)

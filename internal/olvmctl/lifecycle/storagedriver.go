@@ -39,10 +39,10 @@ func (o *OLVM) checkDriverLogin(machines string) error {
 	case given.Username == "":
 		return nil
 	case given.Password == "":
-		return errors.New("OLVM_CSI_PASSWORD: it is empty, and OLVM_CSI_USERNAME is not; set both")
+		return errors.New("OLVM_CSI_PASSWORD is empty, but OLVM_CSI_USERNAME is set; set both")
 	case given.Username == machines:
-		return fmt.Errorf("OLVM_CSI_USERNAME: %s is the user of the machines, and the credentials of the storage "+
-			"driver are on every node; give it another user, or write ovirtCsiDriver: {credentials: %s}",
+		return fmt.Errorf("OLVM_CSI_USERNAME: %s is the user of the machines, but the credentials of the storage "+
+			"driver are on every node; use another user, or set ovirtCsiDriver: {credentials: %s}",
 			given.Username, clusterfile.DriverMachines)
 	}
 
@@ -53,9 +53,9 @@ func (o *OLVM) checkDriverLogin(machines string) error {
 type noDriverLoginError struct{ key client.ObjectKey }
 
 func (e *noDriverLoginError) Error() string {
-	return fmt.Sprintf("its credentials are on every node, so that it needs a user of the engine of its own: set "+
-		"OLVM_CSI_USERNAME and OLVM_CSI_PASSWORD, or make the Secret %s in the cluster, or write "+
-		"ovirtCsiDriver: {credentials: %s} to give it those of the machines", e.key, clusterfile.DriverMachines)
+	return fmt.Sprintf("it requires its own user in the engine, because its credentials are on every node; set "+
+		"OLVM_CSI_USERNAME and OLVM_CSI_PASSWORD, or create the Secret %s in the cluster, or set ovirtCsiDriver: "+
+		"{credentials: %s} to use the credentials of the machines", e.key, clusterfile.DriverMachines)
 }
 
 // findStorageDriver creates the add-on of the storage driver. There is none if the cluster file disables it, or if it
@@ -69,7 +69,7 @@ func (o *OLVM) findStorageDriver(ctx context.Context, c *creation) error {
 	login, err := o.findDriverLogin(ctx, c)
 	var missing *noDriverLoginError
 	if errors.As(err, &missing) && !asked {
-		c.Display.PrintLine("The oVirt CSI driver is left out: %s", missing)
+		c.Display.PrintLine("skipping the oVirt CSI driver: %s", missing)
 		return nil
 	} else if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (o *OLVM) findDriverLogin(ctx context.Context, c *creation) (Login, error) 
 	if err := c.workload.Get(ctx, key, &corev1.Secret{}); apierrors.IsNotFound(err) {
 		return Login{}, &noDriverLoginError{key}
 	} else if err != nil {
-		return Login{}, fmt.Errorf("failed to look for the credentials of the storage driver: %w", err)
+		return Login{}, fmt.Errorf("failed to get the credentials of the storage driver: %w", err)
 	}
 
 	return Login{}, nil

@@ -127,7 +127,7 @@ func templatesOf(
 		if _, reference := machineFields(object.GetKind()); reference != nil {
 			used := templateNameOf(object)
 			if out[object.GetName()] = templates[used]; templates[used] == nil {
-				return nil, fmt.Errorf("%s %s: there is no template of machines %s beside it", object.GetKind(),
+				return nil, fmt.Errorf("%s %s: no machine template %s found in the manifests", object.GetKind(),
 					object.GetName(), used)
 			}
 		}
@@ -196,7 +196,7 @@ func fetchLiveOwner(
 func findServedKind(in *mgmtcluster.Cluster, kind string) (schema.GroupVersionKind, error) {
 	mapping, err := in.RESTMapper().RESTMapping(schema.GroupKind{Group: clusterctl.InfrastructureGroup, Kind: kind})
 	if err != nil {
-		return schema.GroupVersionKind{}, fmt.Errorf("failed to ask for kind %s: %w", kind, err)
+		return schema.GroupVersionKind{}, fmt.Errorf("failed to find kind %s: %w", kind, err)
 	}
 
 	return mapping.GroupVersionKind, nil
@@ -239,8 +239,8 @@ func (c *creation) followTemplates(ctx context.Context) error {
 
 		if versionOf(live) != versionOf(object) ||
 			!equality.Semantic.DeepEqual(machineSpec(wanted[object.GetName()]), machineSpec(template)) {
-			return fmt.Errorf("%s %s has other machines than %s asks for; replace them with olvmctl upgrade %s -n %s "+
-				"-f %s", object.GetKind(), object.GetName(), c.File.Path, c.File.Name, in.Namespace, c.File.Path)
+			return fmt.Errorf("%s %s has machines that differ from %s; to replace them, run olvmctl upgrade %s -n "+
+				"%s -f %s", object.GetKind(), object.GetName(), c.File.Path, c.File.Name, in.Namespace, c.File.Path)
 		}
 
 		if err := renameTemplate(c.objects, object, template.GetName()); err != nil {

@@ -107,9 +107,10 @@ func (u *upgrade) readFile(ctx context.Context) (goOn bool, err error) {
 
 	switch {
 	case u.File.Name != u.Name:
-		return false, fmt.Errorf("%s: name: it is of cluster %s, not of %s", u.File.Path, u.File.Name, u.Name)
+		return false, fmt.Errorf("%s: name: the file is for cluster %s, not for %s", u.File.Path, u.File.Name, u.Name)
 	case kind != "" && kind != u.Provider.Components().ClusterKind:
-		return false, fmt.Errorf("%s: provider: %s is a cluster of %s", u.File.Path, u.Name, kind)
+		return false, fmt.Errorf("%s: provider: does not match cluster %s, whose infrastructure is an %s",
+			u.File.Path, u.Name, kind)
 	case !u.File.UsesTerraform():
 		if goOn, err := u.ensureImages(ctx, c); err != nil || !goOn {
 			return false, err
@@ -139,7 +140,7 @@ func (u *upgrade) ensureImages(ctx context.Context, c *creation) (goOn bool, err
 
 	for _, one := range steps {
 		if !one.quiet && one.needed() {
-			missing = append(missing, one.name+"; then what a rollout replaces is shown")
+			missing = append(missing, one.name+"; afterwards, olvmctl shows the machines to replace")
 		}
 	}
 
@@ -189,8 +190,8 @@ func (u *upgrade) planRollout(ctx context.Context) (changes []string, steps []St
 // machines in the same order.
 func (u *upgrade) planTopology(ctx context.Context) (changes []string, steps []Step, err error) {
 	if u.VMTemplate != "" {
-		return nil, nil, fmt.Errorf("--vm-template: the VM template of %s is a variable of its ClusterClass; change "+
-			"spec.topology.variables", u.Name)
+		return nil, nil, fmt.Errorf("--vm-template: the VM template of %s is a variable of its ClusterClass; set "+
+			"it in spec.topology.variables of the Cluster", u.Name)
 	}
 
 	if now := u.cluster.Spec.Topology.Version; now != u.Version {
@@ -230,17 +231,17 @@ func (o *owner) imageWarning(version string) string {
 		return ""
 	}
 
-	const remedy = "; without it, new machines do not become nodes (OtherKubelet), and the version can be taken back"
+	const remedy = "; otherwise, new machines do not become nodes (OtherKubelet) until you restore the old version"
 
 	to, err := semver.ParseTolerant(version)
 	named := minorInName.FindStringSubmatch(o.image)
 
 	switch {
 	case err == nil && named != nil && named[1] != strconv.FormatUint(to.Minor, 10):
-		return fmt.Sprintf("warning: %s: by its name, %s does not have Kubernetes %s%s", o.name, o.image, version,
-			remedy)
+		return fmt.Sprintf("warning: %s: the name of %s indicates another version; it must contain Kubernetes %s%s",
+			o.name, o.image, version, remedy)
 	case o.keptImage:
-		return fmt.Sprintf("warning: %s keeps %s, which has to have Kubernetes %s%s", o.name, o.image, version, remedy)
+		return fmt.Sprintf("warning: %s keeps %s, which must contain Kubernetes %s%s", o.name, o.image, version, remedy)
 	}
 
 	return ""
@@ -368,7 +369,7 @@ func (u *upgrade) askEngine(ctx context.Context, manifests *preview.Manifests, m
 
 	var unreachable *engine.UnreachableError
 	if errors.As(err, &unreachable) {
-		u.Display.PrintLine("the engine is not asked: %v", err)
+		u.Display.PrintLine("skipping the checks in the engine: %v", err)
 		return nil
 	}
 
@@ -408,7 +409,7 @@ func (u *upgrade) buildManifests(ctx context.Context, owners ...*owner) (*previe
 func (u *upgrade) rollOut(ctx context.Context, one *owner) error {
 	if one.template != nil {
 		if err := u.Create(ctx, one.template); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("failed to make %s %s: %w", one.template.GetKind(), one.template.GetName(), err)
+			return fmt.Errorf("failed to create %s %s: %w", one.template.GetKind(), one.template.GetName(), err)
 		}
 	}
 

@@ -42,12 +42,12 @@ type authority struct {
 func newAuthority(name string) (*authority, error) {
 	signer, err := certs.NewSigner(bootstrapv1.EncryptionAlgorithmECDSAP256)
 	if err != nil {
-		return nil, fmt.Errorf("failed to make the key of CA %s: %w", name, err)
+		return nil, fmt.Errorf("failed to create the key of CA %s: %w", name, err)
 	}
 
 	certificate, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "capolvm-" + name}, signer)
 	if err != nil {
-		return nil, fmt.Errorf("failed to make CA %s: %w", name, err)
+		return nil, fmt.Errorf("failed to create CA %s: %w", name, err)
 	}
 
 	return &authority{certificate, signer}, nil
@@ -76,7 +76,7 @@ type certificates struct {
 func (c *certificates) issueCertificate(by *authority, config certs.Config, file, keyFile string) error {
 	key, err := certs.NewSigner(bootstrapv1.EncryptionAlgorithmECDSAP256)
 	if err != nil {
-		return fmt.Errorf("failed to make the key of %s: %w", config.CommonName, err)
+		return fmt.Errorf("failed to create the key of %s: %w", config.CommonName, err)
 	}
 
 	encoded, err := certs.EncodePrivateKeyPEMFromSigner(key)
@@ -148,7 +148,7 @@ func (p *Plane) keepRenewing(ctx context.Context) {
 
 		switch count, err := p.certificates.renewExpiring(time.Now()); {
 		case err != nil:
-			p.ReportProgress("failed to renew certificates, which is tried again in %s: %v", renewInterval, err)
+			p.ReportProgress("failed to renew certificates; retrying in %s: %v", renewInterval, err)
 		case count > 0:
 			p.ReportProgress("renewed %d certificates", count)
 		}

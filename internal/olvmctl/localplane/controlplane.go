@@ -56,7 +56,7 @@ func (p *Plane) startControlPlane(ctx context.Context) error {
 
 	admin, err := p.control.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, &rest.Config{})
 	if err != nil {
-		return fmt.Errorf("failed to make the administrator: %w", err)
+		return fmt.Errorf("failed to create the administrator: %w", err)
 	}
 
 	p.Config = admin.Config()
@@ -68,7 +68,7 @@ func (p *Plane) startControlPlane(ctx context.Context) error {
 	}
 
 	if p.Client, err = client.New(p.Config, client.Options{Scheme: scheme}); err != nil {
-		return fmt.Errorf("failed to make a client: %w", err)
+		return fmt.Errorf("failed to create a client: %w", err)
 	}
 
 	if err := p.waitForDefaultNamespace(ctx); err != nil {
@@ -148,7 +148,7 @@ func explainStart(err error, etcd, server *Process) error {
 	case <-time.After(time.Second):
 	}
 
-	return fmt.Errorf("%s did not start; the last lines of %s:\n%s\n%w", failed.Name, failed.LogFile, failed.logTail(),
+	return fmt.Errorf("%s did not start; last lines of %s:\n%s\n%w", failed.Name, failed.LogFile, failed.logTail(),
 		err)
 }
 
@@ -176,7 +176,7 @@ func (p *Plane) waitForDefaultNamespace(ctx context.Context) error {
 func (p *Plane) createUserKubeconfig(name string, groups ...string) (string, error) {
 	user, err := p.control.AddUser(envtest.User{Name: name, Groups: groups}, nil)
 	if err != nil {
-		return "", fmt.Errorf("failed to make user %s: %w", name, err)
+		return "", fmt.Errorf("failed to create user %s: %w", name, err)
 	}
 
 	// Refer to the certificates by their files, because renewals change these files.

@@ -19,7 +19,7 @@ import (
 func (p *Plane) configureEtcd() error {
 	if p.options.DataDir != "" {
 		if err := os.MkdirAll(p.options.DataDir, 0o700); err != nil {
-			return fmt.Errorf("failed to make %s: %w", p.options.DataDir, err)
+			return fmt.Errorf("failed to create %s: %w", p.options.DataDir, err)
 		}
 	}
 

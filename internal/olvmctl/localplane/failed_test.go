@@ -35,7 +35,7 @@ func TestFailedNamesTheFirst(t *testing.T) {
 	<-later.Done()
 
 	err := p.Failed()
-	check.Error(t, err, "first ended: exit status 3; the last lines of "+first.LogFile)
+	check.Error(t, err, "first exited: exit status 3; last lines of "+first.LogFile)
 	check.Contains(t, "the error", fmt.Sprint(err), "\none\ntwo")
 	check.Lacks(t, "the error", fmt.Sprint(err), "later")
 }
@@ -74,7 +74,7 @@ func TestAProcessOfEnvtestThatFails(t *testing.T) {
 	dir := t.TempDir()
 	_, err = Start(t.Context(), Options{Tools: tools, Dir: dir})
 	log := filepath.Join(dir, "etcd.log")
-	check.Error(t, err, "failed to start etcd and kube-apiserver: etcd did not start; the last lines of "+log)
+	check.Error(t, err, "failed to start etcd and kube-apiserver: etcd did not start; last lines of "+log)
 	check.Contains(t, "the error", fmt.Sprint(err), "and no luck\n")
 
 	content, err := os.ReadFile(log)

@@ -54,7 +54,8 @@ func endProcesses(dir string, meant func(program string) bool, grace time.Durati
 		return nil
 	}
 
-	return fmt.Errorf("processes %v of an earlier start do not end; end them with kill -9", findOrphans(dir, meant))
+	return fmt.Errorf("processes %v of an earlier start are still running; end them with kill -9", findOrphans(dir,
+		meant))
 }
 
 // waitForOrphans waits for selected orphans, and reports whether they have ended in time.

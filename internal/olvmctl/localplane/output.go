@@ -33,7 +33,7 @@ func newOutput(name, logDir string) (*output, error) {
 
 	reader, writer, err := os.Pipe()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("failed to make a pipe for %s: %w", name, err), o.log.Close())
+		return nil, errors.Join(fmt.Errorf("failed to create a pipe for %s: %w", name, err), o.log.Close())
 	}
 
 	o.stdout = writer

@@ -138,7 +138,7 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 	}
 
 	if err := os.MkdirAll(options.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("failed to make %s: %w", options.Dir, err)
+		return nil, fmt.Errorf("failed to create %s: %w", options.Dir, err)
 	}
 
 	defer func() {
@@ -174,7 +174,7 @@ func Start(ctx context.Context, options Options) (_ *Plane, err error) {
 func (p *Plane) RunStep(ctx context.Context, phrase string, run func(context.Context) error) error {
 	begin := time.Now()
 	stop := heartbeat.Start(
-		func(since time.Duration) { p.ReportProgress("  %s: %.0f s so far", phrase, since.Seconds()) },
+		func(since time.Duration) { p.ReportProgress("  %s: %.0f s elapsed", phrase, since.Seconds()) },
 	)
 	err := run(ctx)
 
@@ -203,7 +203,7 @@ func (p *Plane) ReportProgress(format string, args ...any) {
 // Stop undoes all steps in reverse order.
 func (p *Plane) Stop() {
 	stop := heartbeat.Start(func(since time.Duration) {
-		p.ReportProgress("  stopping all processes: %.0f s so far", since.Seconds())
+		p.ReportProgress("  stopping all processes: %.0f s elapsed", since.Seconds())
 	})
 	defer stop()
 
@@ -432,7 +432,7 @@ func (p *Plane) installCRDs(ctx context.Context, crds []*unstructured.Unstructur
 
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("CRD %s was not established: %w", crd.GetName(), ctx.Err())
+				return fmt.Errorf("CRD %s is not established: %w", crd.GetName(), ctx.Err())
 			case <-time.After(50 * time.Millisecond):
 			}
 		}

@@ -9,6 +9,6 @@ func CheckPlatform(system string) error {
 		return nil
 	}
 
-	return fmt.Errorf("a local management cluster needs Linux, and this is %s; give a management cluster with "+
-		"--kubeconfig, such as one of kind, or start the cluster with --bootstrap vm", system)
+	return fmt.Errorf("a local management cluster requires Linux, but this is %s; specify a management cluster "+
+		"with --kubeconfig, such as a kind cluster, or use --bootstrap vm", system)
 }

@@ -11,7 +11,7 @@ func TestAPlaneNeedsLinux(t *testing.T) {
 
 	for _, system := range []string{"darwin", "windows", "freebsd"} {
 		err := CheckPlatform(system)
-		check.Error(t, err, "needs Linux, and this is "+system)
+		check.Error(t, err, "requires Linux, but this is "+system)
 		check.Error(t, err, "--bootstrap vm")
 	}
 }

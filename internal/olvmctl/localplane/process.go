@@ -159,7 +159,7 @@ func (p *Process) WaitUntil(ctx context.Context, what string, ok func() bool) er
 	for !ok() {
 		select {
 		case <-p.done:
-			return fmt.Errorf("before it was %s, %w", what, p.endError())
+			return fmt.Errorf("%s did not become %s: %w", p.Name, what, p.endError())
 		case <-ctx.Done():
 			return fmt.Errorf("%s did not become %s: %w\n%s", p.Name, what, ctx.Err(), p.logTail())
 		case <-time.After(100 * time.Millisecond):
@@ -171,12 +171,12 @@ func (p *Process) WaitUntil(ctx context.Context, what string, ok func() bool) er
 
 // endError returns an error with the reason why the process has ended, and its last output.
 func (p *Process) endError() error {
-	last := fmt.Sprintf("the last lines of %s:\n%s", p.LogFile, p.logTail())
+	last := fmt.Sprintf("last lines of %s:\n%s", p.LogFile, p.logTail())
 	if p.err == nil {
-		return fmt.Errorf("%s ended; %s", p.Name, last)
+		return fmt.Errorf("%s exited; %s", p.Name, last)
 	}
 
-	return fmt.Errorf("%s ended: %w; %s", p.Name, p.err, last)
+	return fmt.Errorf("%s exited: %w; %s", p.Name, p.err, last)
 }
 
 // NewHTTPCheck returns a function that reports whether a request to a URL succeeds.

@@ -44,7 +44,7 @@ func ListFiles(path string) ([]string, error) {
 	}
 
 	if len(files) == 0 {
-		return nil, noKind{fmt.Errorf("no manifests in %s: it has no .yaml, .yml or .json file", path)}
+		return nil, noKind{fmt.Errorf("no manifests found in %s: it has no .yaml, .yml or .json file", path)}
 	}
 
 	return files, nil
@@ -57,7 +57,7 @@ const maxSize = 64 << 20
 func ReadAll(from io.Reader) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(from, maxSize+1))
 	if err == nil && len(content) > maxSize {
-		err = fmt.Errorf("it is larger than %d MiB; split it", maxSize>>20)
+		err = fmt.Errorf("larger than %d MiB; split it", maxSize>>20)
 	}
 
 	return content, err
@@ -82,7 +82,7 @@ func ReadFile(path string) ([]byte, error) {
 // ReadNamed reads a file that another file names. It must be a regular file, because a pipe may have no end.
 func ReadNamed(path string) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no file", path)
+		return nil, fmt.Errorf("%s is not a file", path)
 	}
 
 	return ReadFile(path)

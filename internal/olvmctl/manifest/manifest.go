@@ -79,35 +79,35 @@ func syntaxError(err error) error {
 	var inJSON utilyaml.JSONSyntaxError
 	switch {
 	case errors.As(err, &inJSON):
-		return fmt.Errorf("it is neither JSON nor YAML; see byte %d", inJSON.Offset)
+		return fmt.Errorf("invalid JSON at byte %d", inJSON.Offset)
 	case strings.Contains(err.Error(), "document separator"):
-		return errors.New("there is text behind ---; write it in the next line")
+		return errors.New("unexpected text after ---; move it to the next line")
 	case strings.Contains(err.Error(), "cannot start any token") && plain.MatchString(err.Error()):
-		return errors.New(plain.FindString(err.Error()) + "; indent with blanks, not with tabs")
+		return errors.New(plain.FindString(err.Error()) + "; indent with spaces, not tabs")
 	case plain.MatchString(err.Error()):
 		return errors.New(plain.FindString(err.Error()))
 	}
 
-	return errors.New("it is not valid YAML or JSON")
+	return errors.New("invalid YAML or JSON")
 }
 
 // decodeObject decodes one object.
 func decodeObject(document []byte) (*unstructured.Unstructured, error) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(document, &fields) != nil {
-		return nil, fmt.Errorf("it is not %w; write a mapping with apiVersion and kind", ErrNoObject)
+		return nil, fmt.Errorf("not %w; use a mapping with apiVersion and kind", ErrNoObject)
 	}
 
 	for _, key := range []string{"apiVersion", "kind"} {
 		var value string
 		if json.Unmarshal(fields[key], &value) != nil || value == "" {
-			return nil, noKind{fmt.Errorf("%s: it is missing, or not a text; write that of the object", key)}
+			return nil, noKind{fmt.Errorf("%s: required; must be a string", key)}
 		}
 	}
 
 	object := &unstructured.Unstructured{}
 	if object.UnmarshalJSON(document) != nil {
-		return nil, errors.New("it has a number that is too large, or an apiVersion with more than one slash")
+		return nil, errors.New("contains a number that is too large, or an apiVersion with more than one slash")
 	}
 
 	return object, nil
@@ -176,7 +176,7 @@ func (e *ConflictError) Error() string {
 		return text + e.err.Error()
 	}
 
-	return text + "others have changed it"
+	return text + "another field manager has changed it"
 }
 
 func (e *ConflictError) Unwrap() error { return e.err }

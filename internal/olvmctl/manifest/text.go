@@ -16,19 +16,19 @@ func DecodeText(content []byte) ([]byte, error) {
 		{"\xfe\xff", "UTF-16 (big endian)"},
 	} {
 		if bytes.HasPrefix(content, []byte(known.begin)) {
-			return nil, errors.New("it is in " + known.name + "; save it in UTF-8")
+			return nil, errors.New("encoded in " + known.name + "; save it as UTF-8")
 		}
 	}
 
 	switch {
 	case bytes.HasPrefix(content, []byte("\x00GITCRYPT")):
-		return nil, errors.New("it is encrypted by git-crypt; unlock the repository")
+		return nil, errors.New("encrypted by git-crypt; unlock the repository")
 	case bytes.IndexByte(content, 0) >= 0 && looksLikeUTF16(content):
-		return nil, errors.New("it is in UTF-16; save it in UTF-8")
+		return nil, errors.New("encoded in UTF-16; save it as UTF-8")
 	case bytes.IndexByte(content, 0) >= 0:
-		return nil, errors.New("it is no text; give YAML or JSON in UTF-8")
+		return nil, errors.New("not a text file; use YAML or JSON in UTF-8")
 	case !utf8.Valid(content):
-		return nil, errors.New("it is not in UTF-8, perhaps in Windows-1252 or ISO 8859-1; save it in UTF-8")
+		return nil, errors.New("not encoded in UTF-8, but maybe in Windows-1252 or ISO 8859-1; save it as UTF-8")
 	}
 
 	return bytes.TrimPrefix(content, []byte("\ufeff")), nil

@@ -70,8 +70,8 @@ type Cluster struct {
 }
 
 // errNoKubeconfig reports that no management cluster is configured.
-var errNoKubeconfig = errors.New("there is no kubeconfig, and no local management cluster; give --kubeconfig FILE or " +
-	"set KUBECONFIG, or make a management cluster with olvmctl start -f FILE or olvmctl local start")
+var errNoKubeconfig = errors.New("no kubeconfig and no local management cluster found; use --kubeconfig FILE or " +
+	"set KUBECONFIG, or create a management cluster with olvmctl start -f FILE or olvmctl local start")
 
 // ConnectInstalled returns a client for a management cluster after checking that Cluster API and a provider are
 // installed there. Commands need both to manage clusters.
@@ -112,7 +112,7 @@ func Connect(o Options) (*Cluster, error) {
 
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
-		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
+		return nil, fmt.Errorf("failed to create a client of the management cluster: %w", err)
 	}
 
 	return &Cluster{
@@ -149,7 +149,7 @@ func (c *Cluster) NewCache(namespace string, failed toolscache.WatchErrorHandler
 
 	out, err := cache.New(c.config, options)
 	if err != nil {
-		return nil, fmt.Errorf("failed to set up watching of the management cluster: %w", err)
+		return nil, fmt.Errorf("failed to watch the management cluster: %w", err)
 	}
 
 	return out, nil
@@ -161,7 +161,7 @@ func (c *Cluster) KubeconfigFile() (string, error) {
 	if path == "" {
 		paths := filepath.SplitList(os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
 		if len(paths) > 1 {
-			return "", errors.New("KUBECONFIG names several files; name the one that is meant with --kubeconfig")
+			return "", errors.New("KUBECONFIG lists several files; specify one of them with --kubeconfig")
 		}
 
 		path = clientcmd.RecommendedHomeFile
@@ -250,7 +250,7 @@ func (o Options) describeSource() string {
 func (o Options) explainError(err error) error {
 	all, failed := Options{Kubeconfig: o.Kubeconfig}.newLoader().RawConfig()
 	if clientcmd.IsEmptyConfig(err) && o.Context == "" && len(all.Contexts) > 0 {
-		return fmt.Errorf("%s has no current context; give one with --context (it has %s)", o.describeSource(),
+		return fmt.Errorf("%s has no current context; use --context with one of %s", o.describeSource(),
 			strings.Join(slices.Sorted(maps.Keys(all.Contexts)), ", "))
 	}
 
@@ -259,7 +259,7 @@ func (o Options) explainError(err error) error {
 	}
 
 	if _, known := all.Contexts[o.Context]; failed == nil && o.Context != "" && !known {
-		return fmt.Errorf("--context %s: %s has no such context (it has %s)", o.Context, o.describeSource(),
+		return fmt.Errorf("--context %s: no such context in %s; existing contexts: %s", o.Context, o.describeSource(),
 			cmp.Or(strings.Join(slices.Sorted(maps.Keys(all.Contexts)), ", "), "none"))
 	}
 
@@ -328,7 +328,7 @@ const shownAtMost = 10
 
 func (e *NotFoundError) Error() string {
 	kind := cmp.Or(e.Kind, "Cluster")
-	out := fmt.Sprintf("there is no %s %s in namespace %s", kind, e.Name, e.Namespace)
+	out := fmt.Sprintf("%s %s not found in namespace %s", kind, e.Name, e.Namespace)
 
 	shown, more := e.There, ""
 	if len(shown) > shownAtMost {
@@ -337,15 +337,16 @@ func (e *NotFoundError) Error() string {
 
 	for _, one := range e.There {
 		if namespace, name, _ := strings.Cut(one, "/"); name == e.Name {
-			return fmt.Sprintf("%s; there is %s: say so with -n %s", out, one, namespace)
+			return fmt.Sprintf("%s, but %s exists; use -n %s", out, one, namespace)
 		}
 	}
 
 	if len(shown) == 0 {
-		return fmt.Sprintf("%s, nor any other that you may see; say which namespace with -n", out)
+		return fmt.Sprintf("%s; found no %ss that you may list; specify the namespace with -n", out, kind)
 	}
 
-	return fmt.Sprintf("%s; there are %s%s: say which namespace with -n", out, strings.Join(shown, ", "), more)
+	return fmt.Sprintf("%s; existing %ss: %s%s; specify the namespace with -n", out, kind, strings.Join(shown, ", "),
+		more)
 }
 
 // NotFound returns the error about a missing object. The error lists the existing objects in all namespaces or, if the

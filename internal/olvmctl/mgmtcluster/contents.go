@@ -20,12 +20,12 @@ var madeByKubernetes = []string{"ConfigMap/" + rootCAName, "ServiceAccount/defau
 func (c *Cluster) ListContents(ctx context.Context, namespace string) ([]metav1.PartialObjectMetadata, error) {
 	discoverer, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
-		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
+		return nil, fmt.Errorf("failed to create a client of the management cluster: %w", err)
 	}
 
 	lists, err := discoverer.ServerPreferredNamespacedResources()
 	if err != nil {
-		return nil, fmt.Errorf("failed to find what is in namespace %s: %w", namespace, err)
+		return nil, fmt.Errorf("failed to list the contents of namespace %s: %w", namespace, err)
 	}
 
 	var out []metav1.PartialObjectMetadata
@@ -88,7 +88,7 @@ func (c *Cluster) IsNamespaced(owner *metav1.OwnerReference) bool {
 // DescribeLocation describes the cluster to users.
 func (c *Cluster) DescribeLocation() string {
 	if c.Kubeconfig == LocalOfUser().Kubeconfig() {
-		return "the local management cluster of this machine (" + c.Server() + ")"
+		return "the local management cluster (" + c.Server() + ")"
 	}
 
 	out := c.Server()

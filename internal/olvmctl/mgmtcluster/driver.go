@@ -27,12 +27,12 @@ func (o Options) IsLocal(driver string) (bool, error) {
 		return o.Kubeconfig == own || o.Kubeconfig == "" && o.kubectlFindsNothing(), nil
 	case DriverProcess:
 		if o.Kubeconfig != "" && o.Kubeconfig != own {
-			return false, errors.New("--driver process: it has a kubeconfig of its own; leave --kubeconfig away")
+			return false, errors.New("--driver process cannot be used with --kubeconfig; omit --kubeconfig")
 		}
 
 		return true, nil
 	}
 
-	return false, fmt.Errorf("--driver %s is not known; write %s, %s or %s", driver, DriverAuto, DriverExisting,
+	return false, fmt.Errorf("--driver %s is not supported; use %s, %s or %s", driver, DriverAuto, DriverExisting,
 		DriverProcess)
 }

@@ -28,7 +28,7 @@ type End struct {
 }
 
 func (e *End) String() string {
-	return fmt.Sprintf("has ended by itself on %s (%s): %s", e.At.Local().Format(time.DateTime),
+	return fmt.Sprintf("stopped unexpectedly on %s (%s): %s", e.At.Local().Format(time.DateTime),
 		humanize.Time(e.At), e.Why)
 }
 
@@ -51,11 +51,11 @@ func (l Local) DetectEnd() *End {
 
 	at := modificationTime(l.pidFile())
 	if up := bootTime(); up.After(at) {
-		return &End{At: at, Why: "the machine has lost power, or was reset; it is up since " +
+		return &End{At: at, Why: "the machine lost power or was reset; it has been up since " +
 			up.Local().Format(time.DateTime)}
 	}
 
-	return &End{At: at, Why: fmt.Sprintf("its process %s was killed; see %s, and the kernel's log for a lack of memory",
+	return &End{At: at, Why: fmt.Sprintf("its process %s was killed; check %s, and the kernel log for out of memory",
 		pid, l.LogFile())}
 }
 

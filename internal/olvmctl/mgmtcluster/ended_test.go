@@ -47,7 +47,7 @@ func TestALocalManagementClusterThatDiedSaysWhenAndWhy(t *testing.T) {
 		"the machine has lost power": {
 			leave: func(t *testing.T, l Local) { l.began(t, "1\n", bootTime().Add(-time.Hour)) },
 			at:    bootTime().Add(-time.Hour),
-			says:  "the machine has lost power",
+			says:  "the machine lost power",
 		},
 		"its process has said why": {
 			leave: func(t *testing.T, l Local) {

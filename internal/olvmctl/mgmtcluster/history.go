@@ -131,7 +131,7 @@ func lastRun(t *infrav1.TerraformStatus) HistoryEntry {
 		Time:   run.CompletionTime.Time,
 		Kind:   "OLVMMachine",
 		Reason: run.Result + run.Operation,
-		Message: fmt.Sprintf("the last of %d runs: %d added, %d changed, %d destroyed, in %.0f s", t.Runs, run.Added,
+		Message: fmt.Sprintf("run %d, the last one: %d added, %d changed, %d destroyed, in %.0f s", t.Runs, run.Added,
 			run.Changed, run.Destroyed, run.CompletionTime.Sub(run.StartTime.Time).Seconds()),
 	}
 }
@@ -178,7 +178,7 @@ var errManagerIsLocal = errors.New("the manager is a process")
 func (c *Cluster) findManagers(ctx context.Context) (*kubernetes.Clientset, []corev1.Pod, error) {
 	clients, err := kubernetes.NewForConfig(c.config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
+		return nil, nil, fmt.Errorf("failed to create a client of the management cluster: %w", err)
 	}
 
 	var pods corev1.PodList
@@ -193,7 +193,7 @@ func (c *Cluster) findManagers(ctx context.Context) (*kubernetes.Clientset, []co
 		return nil, nil, errManagerIsLocal
 	}
 
-	return nil, nil, errors.New("the management cluster has no pod of the manager")
+	return nil, nil, errors.New("no pod of the manager found in the management cluster")
 }
 
 // readManagerHistory returns the lines about a machine from the logs of the manager's pods. It skips pods that have not
@@ -339,7 +339,7 @@ func klogLine(line string) (at time.Time, rest string, err error) {
 	const layout = "0102 15:04:05.000000"
 
 	if len(line) <= len(layout) {
-		return at, "", errors.New("it has no time")
+		return at, "", errors.New("no time found")
 	}
 
 	at, err = time.ParseInLocation(layout, line[1:1+len(layout)], time.Local)

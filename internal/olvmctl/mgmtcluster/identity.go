@@ -83,9 +83,9 @@ func (c *Cluster) RecordIdentity(ctx context.Context, name string, of types.UID)
 type otherClusterError struct{ Name, Recorded, Found string }
 
 func (e *otherClusterError) Error() string {
-	return fmt.Sprintf("the kubeconfig of %s leads to another cluster: the UID of its namespace kube-system is %s, "+
-		"and that of %s is %s; correct the kubeconfig. If %s was restored as a new cluster, remove the annotation %s "+
-		"of its Cluster", e.Name, e.Found, e.Name, e.Recorded, e.Name, IdentityAnnotation)
+	return fmt.Sprintf("the kubeconfig of %s is for another cluster: the UID of its namespace kube-system is %s, "+
+		"but that of %s is %s; correct the kubeconfig. If %s was restored as a new cluster, remove the annotation "+
+		"%s from its Cluster", e.Name, e.Found, e.Name, e.Recorded, e.Name, IdentityAnnotation)
 }
 
 // IsWorkloadOf reports whether this management cluster is the workload cluster of a Cluster. Such a cluster manages
@@ -123,7 +123,7 @@ func (c *Cluster) IsWorkloadOf(ctx context.Context, cluster *clusterv1.Cluster) 
 		return false, nil
 	}
 
-	return false, errors.Join(fmt.Errorf("whether %s manages itself is not known: %w", cluster.Name, unknown), err)
+	return false, errors.Join(fmt.Errorf("cannot determine whether %s manages itself: %w", cluster.Name, unknown), err)
 }
 
 // noKubeconfigError reports that Cluster API has not created the kubeconfig of a cluster.
@@ -149,7 +149,7 @@ func (c *Cluster) fetchIdentityOf(ctx context.Context, cluster *clusterv1.Cluste
 
 	config, err := clientcmd.RESTConfigFromKubeConfig(content)
 	if err != nil {
-		return "", fmt.Errorf("the kubeconfig of %s: %w", cluster.Name, err)
+		return "", fmt.Errorf("invalid kubeconfig of %s: %w", cluster.Name, err)
 	}
 
 	config.Timeout = identityLimit

@@ -79,7 +79,7 @@ func TestWhetherAClusterManagesItself(t *testing.T) {
 
 	with := func(objects ...client.Object) []client.Object { return objects }
 	ofProd := func(ca []byte) client.Object { return secretOf("ca", "tls.crt", ca) }
-	const unknown = "whether prod manages itself is not known"
+	const unknown = "cannot determine whether prod manages itself"
 
 	for name, test := range map[string]struct {
 		cluster *clusterv1.Cluster
@@ -97,7 +97,7 @@ func TestWhetherAClusterManagesItself(t *testing.T) {
 		},
 		"its API server is down":           {prod(""), with(prod(""), unanswered(t)), false, unknown},
 		"nothing says it":                  {prod(""), nil, false, unknown},
-		"its CA is another one":            {prod(""), with(rootCA, ofProd(other)), false, ""},
+		"its CA is different":              {prod(""), with(rootCA, ofProd(other)), false, ""},
 		"an equal CA proves nothing":       {prod(""), with(rootCA, ofProd(own)), false, unknown},
 		"the management cluster has no CA": {prod(""), with(ofProd(own)), false, unknown},
 	} {
@@ -153,7 +153,7 @@ func TestAnotherIdentityThanTheRecordedOneIsRefused(t *testing.T) {
 	c := clusterAt(t, prod(""))
 	check.Error(t, c.RecordIdentity(t.Context(), "prod", types.UID("a")), "")
 	check.Error(t, c.RecordIdentity(t.Context(), "prod", types.UID("a")), "")
-	check.Error(t, c.RecordIdentity(t.Context(), "prod", types.UID("b")), "leads to another cluster")
+	check.Error(t, c.RecordIdentity(t.Context(), "prod", types.UID("b")), "is for another cluster")
 }
 
 // TestTheContextIsResolvedOnce switches the context of a kubeconfig during a command.

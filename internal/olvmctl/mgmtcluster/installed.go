@@ -61,8 +61,8 @@ func (c *Cluster) CheckInstalled(ctx context.Context) error {
 		return c.explainUnreachable(err)
 	case len(capi) == 0:
 		return c.newUnusableError(nil, "Cluster API "+clusterv1.GroupVersion.Version+" is not installed in %s",
-			"olvmctl start -f FILE installs it, and so does clusterctl init; or give another management cluster with "+
-				"--kubeconfig or --context")
+			"to install it, run olvmctl start -f FILE or clusterctl init; or specify another management cluster "+
+				"with --kubeconfig or --context")
 	}
 
 	for _, kind := range infrastructures {
@@ -76,15 +76,15 @@ func (c *Cluster) CheckInstalled(ctx context.Context) error {
 		}
 	}
 
-	return c.newUnusableError(nil, "Cluster API is installed in %s, and the provider olvm is not",
-		"olvmctl start -f FILE installs it, and so does clusterctl init --infrastructure olvm")
+	return c.newUnusableError(nil, "Cluster API is installed in %s, but the provider olvm is not",
+		"to install it, run olvmctl start -f FILE or clusterctl init --infrastructure olvm")
 }
 
 // listKinds returns the kinds in a version of an API group, or none if the API server does not serve it.
 func (c *Cluster) listKinds(ctx context.Context, version schema.GroupVersion) ([]string, error) {
 	discoverer, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
-		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
+		return nil, fmt.Errorf("failed to create a client of the management cluster: %w", err)
 	}
 
 	answer, err := discoverer.RESTClient().Get().AbsPath("/apis", version.Group, version.Version).DoRaw(ctx)
@@ -96,7 +96,7 @@ func (c *Cluster) listKinds(ctx context.Context, version schema.GroupVersion) ([
 
 	var list metav1.APIResourceList
 	if err := json.Unmarshal(answer, &list); err != nil {
-		return nil, fmt.Errorf("it is no Kubernetes API server: %w", err)
+		return nil, fmt.Errorf("the server is not a Kubernetes API server: %w", err)
 	}
 
 	var out []string
@@ -127,21 +127,21 @@ func (c *Cluster) explainUnreachable(err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case apierrors.IsUnauthorized(err):
-		return c.newUnusableError(err, "%s refuses the credentials of the kubeconfig",
-			"log in again, or give another one with --kubeconfig or --context")
+		return c.newUnusableError(err, "%s rejects the credentials in the kubeconfig",
+			"log in again, or specify another kubeconfig with --kubeconfig or --context")
 	case errors.As(err, &authority), errors.As(err, &name):
 		return c.newUnusableError(
-			err, "%s has a certificate that the kubeconfig does not trust ("+escapePercent(why)+")",
-			"get a new kubeconfig of it, or give another one with --kubeconfig or --context",
+			err, "the kubeconfig does not trust the certificate of %s ("+escapePercent(why)+")",
+			"get a new kubeconfig, or specify another one with --kubeconfig or --context",
 		)
 	case errors.As(err, &said) && said.ErrStatus.Code < 500 && said.ErrStatus.Code > 0:
-		return c.newUnusableError(err, "%s does not answer as a Kubernetes API server ("+escapePercent(why)+")",
+		return c.newUnusableError(err, "%s does not respond like a Kubernetes API server ("+escapePercent(why)+")",
 			"correct the server in the kubeconfig")
 	case errors.As(err, &network), errors.Is(err, context.DeadlineExceeded), errors.As(err, &said):
-		return c.newUnusableError(err, "%s cannot be reached ("+escapePercent(why)+")", c.reachRemedy())
+		return c.newUnusableError(err, "cannot reach %s ("+escapePercent(why)+")", c.reachRemedy())
 	}
 
-	return c.newUnusableError(err, "%s does not answer as a Kubernetes API server ("+escapePercent(why)+")",
+	return c.newUnusableError(err, "%s does not respond like a Kubernetes API server ("+escapePercent(why)+")",
 		"correct the server in the kubeconfig")
 }
 
@@ -150,8 +150,9 @@ func escapePercent(text string) string { return strings.ReplaceAll(text, "%", "%
 
 func (c *Cluster) reachRemedy() string {
 	if c.Kubeconfig == LocalOfUser().Kubeconfig() {
-		return "see olvmctl local status, and start it anew with olvmctl local stop and olvmctl local start"
+		return "see olvmctl local status, or restart it with olvmctl local stop and olvmctl local start"
 	}
 
-	return "check that it runs and that this machine reaches it, or give another one with --kubeconfig or --context"
+	return "check that it is running and reachable from this machine, or specify another one with --kubeconfig or " +
+		"--context"
 }

@@ -41,7 +41,7 @@ const (
 )
 
 // errEnded replaces the exit status of a process that another command has started.
-var errEnded = errors.New("its exit status is not known")
+var errEnded = errors.New("unknown exit status")
 
 // ServeArguments are the arguments that make olvmctl call Serve. They also identify a process as a local management
 // cluster.
@@ -198,7 +198,8 @@ func (l Local) BuildPrograms(ctx context.Context, say func(format string, args .
 
 	tools.Progress = say
 	if err := tools.Build(ctx, "plane", localplane.Programs...); err != nil {
-		return fmt.Errorf("%w; it is built with Go: install that, or give a management cluster with --kubeconfig", err)
+		return fmt.Errorf("%w; install Go, which builds the programs, or specify a management cluster with "+
+			"--kubeconfig", err)
 	}
 
 	for _, name := range l.ListProviders() {
@@ -238,10 +239,11 @@ func (l Local) Launch(ctx context.Context) error {
 				continue
 			}
 
-			return fmt.Errorf("the local management cluster has ended before it was ready (%w); %s ends with\n%s",
+			return fmt.Errorf("the local management cluster exited before it was ready (%w); last lines of %s:\n%s",
 				cmp.Or(err, errEnded), l.LogFile(), localplane.ReadTail(l.LogFile()))
 		case <-deadline:
-			return fmt.Errorf("the local management cluster is not ready after %s; %s ends with\n%s", localStartLimit,
+			return fmt.Errorf("the local management cluster is not ready after %s; last lines of %s:\n%s",
+				localStartLimit,
 				l.LogFile(), localplane.ReadTail(l.LogFile()))
 		case <-ctx.Done():
 			return ctx.Err()
@@ -269,7 +271,7 @@ func (l Local) startProcess() (*exec.Cmd, error) {
 	}
 
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("failed to make a folder for the local management cluster: %w", err)
+		return nil, fmt.Errorf("failed to create a folder for the local management cluster: %w", err)
 	}
 
 	log, err := os.OpenFile(l.LogFile(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -304,7 +306,7 @@ func (l Local) Stop(ctx context.Context) error {
 	for l.PID() == pid {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the local management cluster has not stopped: process %d", pid)
+			return fmt.Errorf("the local management cluster did not stop: process %d is still running", pid)
 		case <-time.After(filePollInterval):
 		}
 	}
@@ -392,7 +394,7 @@ func (l Local) Serve(
 	ctx context.Context, managerArguments []string, say func(format string, args ...any),
 ) (err error) {
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
-		return fmt.Errorf("failed to make a folder: %w", err)
+		return fmt.Errorf("failed to create a folder: %w", err)
 	}
 
 	lock, err := l.lockPIDFile()
@@ -433,7 +435,7 @@ func (l Local) Serve(
 	l.startOthers(ctx, plane, say)
 
 	if err := atomicfile.Write(l.readyFile(), fmt.Appendln(nil, os.Getpid()), 0o600); err != nil {
-		return fmt.Errorf("failed to say that it is ready: %w", err)
+		return fmt.Errorf("failed to write the ready file: %w", err)
 	}
 
 	defer os.Remove(l.readyFile())
@@ -467,11 +469,11 @@ func (l Local) startOthers(ctx context.Context, plane *localplane.Plane, say fun
 		}
 
 		if err := other.Start(ctx, plane); err != nil {
-			say("provider %s has failed: %v", name, err)
+			say("provider %s failed: %v", name, err)
 			continue
 		}
 
-		say("start provider %s", name)
+		say("started provider %s", name)
 	}
 }
 
@@ -480,12 +482,13 @@ func (l Local) startOthers(ctx context.Context, plane *localplane.Plane, say fun
 func (l Local) lockPIDFile() (*os.File, error) {
 	file, err := os.OpenFile(l.pidFile(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("failed to open the file of the process: %w", err)
+		return nil, fmt.Errorf("failed to open the PID file: %w", err)
 	}
 
 	switch err := filelock.Exclusive(file); {
 	case errors.Is(err, filelock.ErrHeld):
-		return nil, errors.Join(fmt.Errorf("another process runs it: %w", err), file.Close())
+		return nil, errors.Join(fmt.Errorf("another process is running the local management cluster: %w", err),
+			file.Close())
 	case err != nil:
 		return nil, errors.Join(fmt.Errorf("%w (set XDG_STATE_HOME)", err), file.Close())
 	}
@@ -505,7 +508,7 @@ func (l Local) lockPIDFile() (*os.File, error) {
 	}
 
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("failed to write the number of the process: %w", err), file.Close())
+		return nil, errors.Join(fmt.Errorf("failed to write the PID file: %w", err), file.Close())
 	}
 
 	return file, nil

@@ -98,18 +98,18 @@ func managerTrouble(leases []coordinationv1.Lease, now time.Time, local bool) st
 		}
 	}
 
-	const stands = "; nothing here changes until one runs"
+	const stands = "; nothing is reconciled until a manager runs"
 
-	remedy := "; olvmctl local stop and olvmctl local start start it anew"
+	remedy := "; to restart it, run olvmctl local stop and olvmctl local start"
 
 	switch {
 	case newest == nil && local:
-		return "no manager of this provider has run here yet" + stands + remedy
+		return "no manager of this provider has run yet" + stands + remedy
 	case newest == nil:
-		return "no manager of this provider has run here yet: there is no Lease " + version.LeaseName + stands +
-			"; look for it with kubectl get deployments -A -l control-plane=" + managerPods["control-plane"]
+		return "no manager of this provider has run yet: no Lease " + version.LeaseName + " found" + stands +
+			"; to find it, run kubectl get deployments -A -l control-plane=" + managerPods["control-plane"]
 	case !local:
-		remedy = fmt.Sprintf("; look at it with kubectl -n %s describe pods -l control-plane=%s", newest.Namespace,
+		remedy = fmt.Sprintf("; to inspect it, run kubectl -n %s describe pods -l control-plane=%s", newest.Namespace,
 			managerPods["control-plane"])
 	}
 
@@ -119,7 +119,7 @@ func managerTrouble(leases []coordinationv1.Lease, now time.Time, local bool) st
 			duration.HumanDuration(now.Sub(newest.Spec.RenewTime.Time)))
 	}
 
-	return fmt.Sprintf("no manager of this provider is alive: Lease %s/%s was not renewed%s%s%s", newest.Namespace,
+	return fmt.Sprintf("no manager of this provider is running: Lease %s/%s was not renewed%s%s%s", newest.Namespace,
 		newest.Name, since, stands, remedy)
 }
 

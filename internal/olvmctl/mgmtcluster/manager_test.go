@@ -27,20 +27,21 @@ func TestAManagerIsAliveWhileItsLeaseIsFresh(t *testing.T) {
 	}
 
 	const hour = "Lease capolvm-system/" + version.LeaseName +
-		" was not renewed since 2026-01-02T02:04:05Z (60m ago); nothing here changes until one runs"
+		" was not renewed since 2026-01-02T02:04:05Z (60m ago); nothing is reconciled until a manager runs"
 
 	for name, test := range map[string]struct {
 		leases []coordinationv1.Lease
 		local  bool
 		want   string
 	}{
-		"it renews":   {[]coordinationv1.Lease{lease(version.LeaseName, "a", 14*time.Second)}, false, ""},
-		"it is late":  {[]coordinationv1.Lease{lease(version.LeaseName, "a", 16*time.Second)}, false, "(16s ago)"},
-		"it is gone":  {[]coordinationv1.Lease{lease(version.LeaseName, "a", time.Hour)}, false, hour},
-		"it let go":   {[]coordinationv1.Lease{lease(version.LeaseName, "", time.Second)}, false, "(1s ago)"},
-		"there is no": {nil, false, "no manager of this provider has run here yet: there is no Lease " + version.LeaseName},
+		"it renews":  {[]coordinationv1.Lease{lease(version.LeaseName, "a", 14*time.Second)}, false, ""},
+		"it is late": {[]coordinationv1.Lease{lease(version.LeaseName, "a", 16*time.Second)}, false, "(16s ago)"},
+		"it is gone": {[]coordinationv1.Lease{lease(version.LeaseName, "a", time.Hour)}, false, hour},
+		"it let go":  {[]coordinationv1.Lease{lease(version.LeaseName, "", time.Second)}, false, "(1s ago)"},
+		"there is no": {nil, false, "no manager of this provider has run yet: no Lease " + version.LeaseName + " " +
+			"found"},
 		"others' only": {[]coordinationv1.Lease{lease("controller-leader-election-capi", "a", 0)}, false,
-			"no manager of this provider has run here yet"},
+			"no manager of this provider has run yet"},
 		"one of two namespaces": {[]coordinationv1.Lease{lease(version.LeaseName, "a", time.Hour),
 			lease(version.LeaseName+"-0a1b2c3d", "b", 0)}, false, ""},
 		"none of two namespaces": {[]coordinationv1.Lease{lease(version.LeaseName, "a", 2*time.Hour),
@@ -49,7 +50,7 @@ func TestAManagerIsAliveWhileItsLeaseIsFresh(t *testing.T) {
 			"olvmctl local stop and olvmctl local start"},
 		"the local one never ran": {nil, true, "olvmctl local stop and olvmctl local start"},
 		"without a time": {[]coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Name: version.LeaseName}}}, false,
-			"no manager of this provider is alive"},
+			"no manager of this provider is running"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := managerTrouble(test.leases, now, test.local)

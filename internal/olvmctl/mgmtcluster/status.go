@@ -95,7 +95,7 @@ func (l Local) completeStatus(ctx context.Context, out *LocalStatus) error {
 
 	var system corev1.Namespace
 	if err := c.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &system); err != nil {
-		return fmt.Errorf("failed to ask the local management cluster: %w", err)
+		return fmt.Errorf("failed to reach the local management cluster: %w", err)
 	}
 
 	out.Created = system.CreationTimestamp.Time
@@ -121,23 +121,24 @@ func (l Local) completeStatus(ctx context.Context, out *LocalStatus) error {
 func (s *LocalStatus) Text(now time.Time) string {
 	switch s.State {
 	case LocalAbsent:
-		return "there is no local management cluster; olvmctl local start makes one"
+		return "no local management cluster; to create one, run olvmctl local start"
 	case LocalBusy:
-		return fmt.Sprintf("the local management cluster starts or stops, as process %d; see %s", s.PID, s.LogFile)
+		return fmt.Sprintf("the local management cluster is starting or stopping as process %d; see %s", s.PID,
+			s.LogFile)
 	case LocalEnded:
-		return fmt.Sprintf("the local management cluster %s\nolvmctl local start starts it again, with all that is in "+
-			"it", &End{At: s.EndedAt, Why: s.Why})
+		return fmt.Sprintf("the local management cluster %s\nto start it again with its data, run olvmctl local "+
+			"start", &End{At: s.EndedAt, Why: s.Why})
 	case LocalStopped:
-		return "the local management cluster is stopped; olvmctl local start starts it"
+		return "the local management cluster is stopped; to start it, run olvmctl local start"
 	}
 
-	age := "made " + humanize.RelTime(s.Created, now, "ago", "from now")
+	age := "created " + humanize.RelTime(s.Created, now, "ago", "from now")
 	if !s.Started.IsZero() {
 		age += ", started " + humanize.RelTime(s.Started, now, "ago", "from now")
 	}
 
 	return strings.Join([]string{
-		fmt.Sprintf("the local management cluster runs, as process %d, with %s", s.PID, s.Uses),
+		fmt.Sprintf("the local management cluster is running as process %d, with %s", s.PID, s.Uses),
 		age,
 		"versions: " + strings.Join(s.Versions, ", "),
 		fmt.Sprintf("%s of data in %s, %s of logs", humanize.IBytes(s.DataBytes), s.Data, humanize.IBytes(s.LogBytes)),
@@ -149,12 +150,12 @@ func (s *LocalStatus) Text(now time.Time) string {
 func (c *Cluster) fetchVersions(ctx context.Context) ([]string, error) {
 	discoverer, err := discovery.NewDiscoveryClientForConfig(c.config)
 	if err != nil {
-		return nil, fmt.Errorf("failed to make a client of the management cluster: %w", err)
+		return nil, fmt.Errorf("failed to create a client of the management cluster: %w", err)
 	}
 
 	server, err := discoverer.ServerVersion()
 	if err != nil {
-		return nil, fmt.Errorf("failed to ask the management cluster for its version: %w", err)
+		return nil, fmt.Errorf("failed to get the version of the management cluster: %w", err)
 	}
 
 	out := []string{"olvmctl " + version.Version, "Kubernetes " + server.GitVersion}

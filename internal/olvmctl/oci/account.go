@@ -51,8 +51,8 @@ func ReadAccount(profile string) (*Account, error) {
 	}
 
 	if _, err := os.Stat(path); err != nil {
-		return nil, fmt.Errorf("there is no configuration of OCI: %w; make one with oci setup config, or name it in "+
-			"OCI_CONFIG_FILE", err)
+		return nil, fmt.Errorf("no OCI configuration found: %w; create it with oci setup config, or set its path "+
+			"in OCI_CONFIG_FILE", err)
 	}
 
 	provider, err := common.ConfigurationProviderFromFileWithProfile(path, profile, "")
@@ -90,12 +90,12 @@ func (a *Account) readFields() (err error) {
 	}
 
 	if a.User == "" { // the manager would have neither after the session ends
-		return errors.New("it has no user, but a session; name a profile with a user and an API key")
+		return errors.New("it has a session instead of a user; use a profile with a user and an API key")
 	}
 
 	key, err := a.provider.PrivateRSAKey()
 	if err != nil {
-		return fmt.Errorf("its key: %w", err)
+		return fmt.Errorf("invalid key: %w", err)
 	}
 
 	a.Key = string(pem.EncodeToMemory(&pem.Block{
@@ -110,7 +110,7 @@ func (a *Account) readFields() (err error) {
 func InstanceAccount() (*Account, error) {
 	provider, err := auth.InstancePrincipalConfigurationProvider()
 	if err != nil {
-		return nil, fmt.Errorf("failed to act as this instance, which has to be one of OCI: %w", err)
+		return nil, fmt.Errorf("failed to use the instance principal, which requires an OCI instance: %w", err)
 	}
 
 	out := &Account{provider: provider}
@@ -119,7 +119,7 @@ func InstanceAccount() (*Account, error) {
 	}
 
 	if err != nil {
-		return nil, fmt.Errorf("failed to act as this instance: %w", err)
+		return nil, fmt.Errorf("failed to use the instance principal: %w", err)
 	}
 
 	return out, nil

@@ -37,7 +37,7 @@ func Connect(account *Account, at Endpoints) (*Cloud, error) {
 	out.storage, problems[2] = objectstorage.NewObjectStorageClientWithConfigurationProvider(account.provider)
 	out.work, problems[3] = workrequests.NewWorkRequestClientWithConfigurationProvider(account.provider)
 	if err := errors.Join(problems[:]...); err != nil {
-		return nil, fmt.Errorf("failed to make clients of OCI: %w", err)
+		return nil, fmt.Errorf("failed to create clients of OCI: %w", err)
 	}
 
 	retry := common.DefaultRetryPolicyWithoutEventualConsistency()
@@ -70,13 +70,13 @@ func explainError(err error) error {
 
 	switch refused.GetHTTPStatusCode() {
 	case 401:
-		return fmt.Errorf("OCI does not know the user or the key (%s); correct the profile of the configuration of OCI",
+		return fmt.Errorf("OCI rejects the user or the key (%s); correct the profile in the OCI configuration",
 			refused.GetMessage())
 	case 404:
-		return fmt.Errorf("it is not there, or the user may not see it (%s)", refused.GetMessage())
+		return fmt.Errorf("not found, or not visible to the user (%s)", refused.GetMessage())
 	}
 
-	return fmt.Errorf("OCI answers %d %s: %s", refused.GetHTTPStatusCode(), refused.GetCode(), refused.GetMessage())
+	return fmt.Errorf("OCI returned %d %s: %s", refused.GetHTTPStatusCode(), refused.GetCode(), refused.GetMessage())
 }
 
 // isNotFound reports whether OCI does not have the object, or hides it.
@@ -101,12 +101,12 @@ func (c *Cloud) FindCompartment(ctx context.Context, name string) (string, error
 	for _, part := range strings.Split(strings.Trim(name, "/"), "/") {
 		children, err := c.listCompartments(ctx, parent)
 		if err != nil {
-			return "", fmt.Errorf("the compartments of %s: %w", parentName, explainError(err))
+			return "", fmt.Errorf("failed to list the compartments of %s: %w", parentName, explainError(err))
 		}
 
 		at := slices.IndexFunc(children, func(child identity.Compartment) bool { return *child.Name == part })
 		if at < 0 {
-			return "", fmt.Errorf("there is no compartment %q in %s; %s", part, parentName, namesOf(children))
+			return "", fmt.Errorf("no such compartment %q in %s; %s", part, parentName, namesOf(children))
 		}
 
 		parent, parentName = *children[at].Id, fmt.Sprintf("%q", part)
@@ -143,10 +143,10 @@ func namesOf(compartments []identity.Compartment) string {
 	}
 
 	if len(names) == 0 {
-		return "it has none"
+		return "it has no compartments"
 	}
 
 	slices.Sort(names)
 
-	return "it has " + strings.Join(names, ", ")
+	return "existing compartments: " + strings.Join(names, ", ")
 }

@@ -92,7 +92,7 @@ func (c *Cloud) FindImage(ctx context.Context, w Wanted) (*core.Image, error) {
 	for {
 		response, err := c.compute.ListImages(ctx, request)
 		if err != nil {
-			return nil, fmt.Errorf("the images of compartment %s: %w", w.Compartment, explainError(err))
+			return nil, fmt.Errorf("failed to list the images of compartment %s: %w", w.Compartment, explainError(err))
 		}
 
 		for i := range response.Items {
@@ -165,8 +165,8 @@ func (i Import) CheckFile() error {
 	}
 
 	if image.Format != engine.FormatCow {
-		return fmt.Errorf("the image for %s: %s is no qcow2, which OCI imports; make one with "+
-			"qemu-img convert -O qcow2", i.Architecture, i.File)
+		return fmt.Errorf("the image for %s: %s is not a qcow2 image, which OCI requires; convert it with qemu-img "+
+			"convert -O qcow2", i.Architecture, i.File)
 	}
 
 	return nil
@@ -329,7 +329,7 @@ func (c *counter) stopReporting() {
 func (c *Cloud) fetchNamespace(ctx context.Context) (string, error) {
 	found, err := c.storage.GetNamespace(ctx, objectstorage.GetNamespaceRequest{})
 	if err != nil {
-		return "", fmt.Errorf("the namespace of objects: %w", explainError(err))
+		return "", fmt.Errorf("failed to get the object storage namespace: %w", explainError(err))
 	}
 
 	return *found.Value, nil
@@ -397,7 +397,7 @@ func (c *Cloud) fetchProgress(ctx context.Context, image *core.Image) (percent i
 		CompartmentId: image.CompartmentId, ResourceId: image.Id,
 	})
 	if err != nil {
-		return 0, fmt.Errorf("the work requests of image %s: %w", *image.Id, explainError(err))
+		return 0, fmt.Errorf("failed to list the work requests of image %s: %w", *image.Id, explainError(err))
 	}
 
 	for _, request := range list.Items {
@@ -410,10 +410,10 @@ func (c *Cloud) fetchProgress(ctx context.Context, image *core.Image) (percent i
 			WorkRequestId: request.Id,
 		})
 		if err != nil {
-			return 0, fmt.Errorf("work request %s has failed, and why is not known: %w", *request.Id, explainError(err))
+			return 0, fmt.Errorf("work request %s failed for an unknown reason: %w", *request.Id, explainError(err))
 		}
 
-		problems := []error{fmt.Errorf("the import of image %s has failed, work request %s", *image.Id, *request.Id)}
+		problems := []error{fmt.Errorf("the import of image %s failed, work request %s", *image.Id, *request.Id)}
 		for _, failure := range failures.Items {
 			problems = append(problems, fmt.Errorf("%s: %s", *failure.Code, *failure.Message))
 		}
@@ -435,7 +435,8 @@ func (c *Cloud) offerToShapes(ctx context.Context, image *core.Image) error {
 			ImageId: image.Id, ShapeName: &shape,
 		})
 		if err != nil {
-			return fmt.Errorf("failed to offer image %s for %s: %w", *image.Id, shape, explainError(err))
+			return fmt.Errorf("failed to make image %s compatible with shape %s: %w", *image.Id, shape,
+				explainError(err))
 		}
 	}
 
@@ -449,11 +450,11 @@ func (c *Cloud) offerToShapes(ctx context.Context, image *core.Image) error {
 	known, err := c.compute.ListComputeGlobalImageCapabilitySchemas(ctx,
 		core.ListComputeGlobalImageCapabilitySchemasRequest{})
 	if err == nil && len(known.Items) == 0 {
-		err = errors.New("there are no capabilities of images")
+		err = errors.New("no image capabilities found")
 	}
 
 	if err != nil {
-		return fmt.Errorf("the capabilities of images: %w", explainError(err))
+		return fmt.Errorf("failed to get the image capabilities: %w", explainError(err))
 	}
 
 	boots := uefi
@@ -471,7 +472,7 @@ func (c *Cloud) offerToShapes(ctx context.Context, image *core.Image) error {
 		},
 	})
 	if err != nil {
-		return fmt.Errorf("failed to say how image %s boots: %w", *image.Id, explainError(err))
+		return fmt.Errorf("failed to set the boot capabilities of image %s: %w", *image.Id, explainError(err))
 	}
 
 	return nil

@@ -111,7 +111,7 @@ func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Input, 
 	m.sources = objects
 
 	if named := slices.Concat(paths, options.Kustomizations); m.count == 0 && len(named) > 0 && !options.MayBeEmpty {
-		return nil, fmt.Errorf("there are no objects in %s; give manifests, or a cluster file",
+		return nil, fmt.Errorf("no objects found in %s; specify manifests or a cluster file",
 			strings.Join(named, ", "))
 	}
 
@@ -132,7 +132,7 @@ func checkOnce(objects []source.Object) error {
 		if before, found := first[key]; found {
 			problems = append(
 				problems,
-				fmt.Errorf("%s: %s %s is in %s already; remove one of them", object.DescribeSource(),
+				fmt.Errorf("%s: %s %s is already in %s; remove one of them", object.DescribeSource(),
 					key.kind, types.NamespacedName{Namespace: key.namespace, Name: key.name}, before),
 			)
 		}
@@ -210,7 +210,7 @@ func (m *Input) addManifest(object *unstructured.Unstructured) error {
 
 	switch {
 	case gvk.Group == api.Group && isOwn && gvk.Version != served.Version:
-		return fmt.Errorf("%s %s has apiVersion %s; write %s", gvk.Kind, key, object.GetAPIVersion(), served)
+		return fmt.Errorf("%s %s: unsupported apiVersion %s; use %s", gvk.Kind, key, object.GetAPIVersion(), served)
 	case gvk.Group == api.Group:
 		return m.addOwn(object, key)
 	case gvk.Group == "":

@@ -393,8 +393,8 @@ func (m *Input) checkTemplate(live *unstructured.Unstructured, key types.Namespa
 	}
 
 	if path := FirstDifferenceOfSpecs(asked, has); path != "" {
-		return fmt.Errorf("OLVMMachineTemplate %s: %s is another one than in the management cluster, and templates "+
-			"cannot be changed; give it a new name, and refer to that", key, path)
+		return fmt.Errorf("OLVMMachineTemplate %s: %s differs from the management cluster, but templates are "+
+			"immutable; give it a new name, and refer to the new name", key, path)
 	}
 
 	return nil

@@ -25,6 +25,6 @@ func TestAnObjectThatIsThereTwiceIsRefused(t *testing.T) {
 	check.Error(t, err, "")
 
 	_, err = planinput.Load([]string{dir}, nil)
-	check.Error(t, err, "a.yaml: line 3 already; remove one of them")
+	check.Error(t, err, "a.yaml: line 3; remove one of them")
 	check.Contains(t, "the kinds", err.Error(), "MachineDeployment default/lab-pool")
 }

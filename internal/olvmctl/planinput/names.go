@@ -45,7 +45,7 @@ func isRead(object *unstructured.Unstructured) bool {
 func nameProblems(object *unstructured.Unstructured, name string) []string {
 	switch {
 	case name == "":
-		return []string{"it is missing"}
+		return []string{"required"}
 	case object.GetKind() == "Namespace":
 		return validation.IsDNS1123Label(name)
 	case isRead(object):
@@ -56,6 +56,6 @@ func nameProblems(object *unstructured.Unstructured, name string) []string {
 }
 
 func nameError(object *unstructured.Unstructured, field, value string, problems []string) error {
-	return errors.New(plaintext.OneLine(fmt.Sprintf("%s: %s: %q cannot be used: %s", object.GetKind(), field, value,
+	return errors.New(plaintext.OneLine(fmt.Sprintf("%s: %s: invalid value %q: %s", object.GetKind(), field, value,
 		strings.Join(problems, "; "))))
 }

@@ -17,9 +17,9 @@ import (
 // orders are the annotations by which manifests would change machines unseen, with the reason and the remedy. Cluster
 // API's webhook restores fields missing in v1beta1 from the first one.
 var orders = map[string]string{
-	"cluster.x-k8s.io/conversion-data": "is Cluster API's own; remove it",
-	clusterv1.RemediateMachineAnnotation: "has a MachineHealthCheck destroy machines; remove it, and use kubectl " +
-		"annotate",
+	"cluster.x-k8s.io/conversion-data": "is reserved for Cluster API; remove it",
+	clusterv1.RemediateMachineAnnotation: "makes a MachineHealthCheck destroy machines; remove it, and use kubectl " +
+		"annotate instead",
 }
 
 // annotatedParts are the metadata of a manifest, and those copied to the machines of an owner in place.

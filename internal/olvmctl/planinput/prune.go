@@ -48,7 +48,7 @@ func (m *Input) SetPruning(asked bool) { m.pruning.asked = &asked }
 // Deletions returns a line about whether the plan has looked for deletions.
 func (m *Input) Deletions() string {
 	if !m.Connected {
-		return "Deletions were not looked at: that needs a management cluster (--kubeconfig)"
+		return "Not checked for deletions: this requires a management cluster (--kubeconfig)"
 	}
 
 	return m.pruning.line
@@ -106,26 +106,26 @@ func (m *Input) findPruned(ctx context.Context, c client.Reader, namespaces []st
 
 	switch asked := p.asked; {
 	case asked != nil && !*asked:
-		p.line = "Deletions were not looked at: --prune=false"
+		p.line = "Not checked for deletions: --prune=false"
 		return nil
 	case m.count == 0 && asked == nil: // the plan compares the management cluster with itself
-		p.line = "Deletions were not looked at: there are no manifests"
+		p.line = "Not checked for deletions: there are no manifests"
 		return nil
 	case len(tools) == 0 && asked == nil:
-		p.line = "Deletions were not looked at: no GitOps tool has applied what the manifests have; --prune looks at " +
-			"all objects of their namespaces" + p.marks.note
+		p.line = "Not checked for deletions: no GitOps tool has applied the manifests; to check all objects in " +
+			"their namespaces, use --prune" + p.marks.note
 		return nil
 	case len(tools) == 0:
-		p.line = "Deletions were looked at: all objects of namespace " + strings.Join(namespaces, ", ")
+		p.line = "Checked for deletions: all objects in namespace " + strings.Join(namespaces, ", ")
 		if slices.Contains(namespaces, "") {
-			p.line = "Deletions were looked at: all objects of all namespaces"
+			p.line = "Checked for deletions: all objects in all namespaces"
 		}
 
 		if m.count == 0 {
-			p.line += ", because there are no manifests; -n looks at one namespace"
+			p.line += ", because there are no manifests; to check one namespace, use -n"
 		}
 	default:
-		p.line = "Deletions were looked at: all that " + strings.Join(tools, ", ") + " has applied"
+		p.line = "Checked for deletions: all objects applied by " + strings.Join(tools, ", ")
 		if err := m.addOtherNamespaces(ctx, c, tools, namespaces); err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (m *Input) addOtherNamespaces(
 
 		err := c.List(ctx, list)
 		if apierrors.IsForbidden(err) {
-			m.pruning.line += ", in namespace " + strings.Join(namespaces, ", ") + " alone: you may not list all"
+			m.pruning.line += ", only in namespace " + strings.Join(namespaces, ", ") + ", because you may not list all"
 			return nil
 		}
 

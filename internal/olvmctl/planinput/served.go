@@ -35,7 +35,7 @@ func checkKinds(objects []source.Object) error {
 
 			isServed := slices.Contains([]string{known.Version, "v1beta1"}, kind.Version) || known.Group == api.Group
 			if known.GroupKind() != kind.GroupKind() || !isServed {
-				message := fmt.Sprintf("there is no such kind; write apiVersion: %s and kind: %s", known.GroupVersion(),
+				message := fmt.Sprintf("no such kind; use apiVersion: %s and kind: %s", known.GroupVersion(),
 					known.Kind)
 				errs = append(errs, problemOf(object, schema.Problem{Message: message}))
 			}
@@ -70,10 +70,10 @@ func problemOf(object source.Object, problem schema.Problem) error {
 }
 
 const (
-	byServer  = "The API server of the management cluster has checked the manifests in a dry run"
-	byLive    = "The manifests were checked by the CRDs of the management cluster"
-	byRelease = "The manifests were checked by the CRDs of this release"
-	noDryRun  = "; a dry run by the API server needs the right to write them"
+	byServer  = "Validated by the API server of the management cluster in a dry run"
+	byLive    = "Validated with the CRDs of the management cluster"
+	byRelease = "Validated with the CRDs of this release"
+	noDryRun  = "; a dry run by the API server requires permission to write the manifests"
 )
 
 // CheckServed returns the objections of an API server to the manifests. If the user may write to the management
@@ -101,7 +101,7 @@ func (m *Input) CheckServed(ctx context.Context, c client.Client) error {
 				dryRun = false
 			case apierrors.IsNotFound(err), meta.IsNoMatchError(err): // the namespace or the kind does not exist yet
 			case err != nil:
-				problem := schema.Problem{Message: "the API server refuses it: " + err.Error()}
+				problem := schema.Problem{Message: "the API server rejects it: " + err.Error()}
 				errs = append(errs, problemOf(object, problem))
 
 				continue
@@ -142,7 +142,7 @@ func checkedBy(connected, dryRun bool, live schema.CRDs) string {
 	case len(live) > 0:
 		return byLive + noDryRun
 	case connected:
-		return byRelease + noDryRun + ", and the rules of the management cluster the right to read CRDs"
+		return byRelease + noDryRun + ", and the CRDs of the management cluster require permission to read CRDs"
 	}
 
 	return byRelease

@@ -20,11 +20,11 @@ import (
 
 func TestAFieldThatAKindDoesNotHaveIsNamedWithItsLine(t *testing.T) {
 	for name, test := range map[string]struct{ from, to, want string }{
-		"of a MachineDeployment": {"replicas: 2", "replcas: 2", "spec.replcas: there is no such field; did you mean replicas?"},
+		"of a MachineDeployment": {"replicas: 2", "replcas: 2", "spec.replcas: unknown field; did you mean replicas?"},
 		"of a template": {"memory: 16GB", "memroy: 16GB",
-			"spec.template.spec.virtualMachine.memroy: there is no such field; did you mean memory?"},
-		"of a control plane": {"kubeadmConfigSpec:", "kubeadmConfigSpce:", "spec.kubeadmConfigSpce: there is no such field"},
-		"of a Cluster":       {"clusterNetwork:", "clusterNetwrok:", "spec.clusterNetwrok: there is no such field"},
+			"spec.template.spec.virtualMachine.memroy: unknown field; did you mean memory?"},
+		"of a control plane": {"kubeadmConfigSpec:", "kubeadmConfigSpce:", "spec.kubeadmConfigSpce: unknown field"},
+		"of a Cluster":       {"clusterNetwork:", "clusterNetwrok:", "spec.clusterNetwrok: unknown field"},
 		"of an OLVMCluster":  {"olvmDatacenterName:", "olvmDataCenterName:", "did you mean olvmDatacenterName?"},
 		"in another case":    {"serverURL:", "serverUrl:", "did you mean serverURL?"},
 	} {
@@ -49,7 +49,7 @@ func TestWhatTheAPIServerWouldRefuseIsRefused(t *testing.T) {
 		"nothing": {"replicas: 2", "replicas: 3", false, ""},
 		"an even control plane": {"kind: KubeadmControlPlane\nmetadata:\n  name: demo-control-plane\n  namespace: default\nspec:\n  replicas: 1",
 			"kind: KubeadmControlPlane\nmetadata:\n  name: demo-control-plane\n  namespace: default\nspec:\n  replicas: 2", false,
-			"spec.replicas: 2 is even, and etcd needs an odd number of machines; write 1 or 3"},
+			"spec.replicas: 2 is even, but etcd requires an odd number of machines; use 1 or 3"},
 		"two disks of one name": {"memory: 16GB", "memory: 16GB\n        dataDisks: [{name: a, size: 1GB}, {name: a, size: 2GB}]",
 			false, "spec.template.spec.virtualMachine.dataDisks[1]: Duplicate value"},
 		"a value of another type": {"memory: 16GB", "memory: [16GB]", false, "spec.template.spec.virtualMachine.memory"},
@@ -119,10 +119,10 @@ func TestTheAPIServerIsAskedInADryRun(t *testing.T) {
 		problem, line string
 		onlyOnce      bool
 	}{
-		"it has nothing against it": {nil, "", "The API server of the management cluster has checked", false},
+		"it has nothing against it": {nil, "", "Validated by the API server of the management cluster", false},
 		"it refuses":                {apierrors.NewBadRequest("spec.x is wrong"), "standard input: line ", "", false},
 		"one may not write": {apierrors.NewForbidden(resource, "a", nil), "",
-			"checked by the CRDs of this release; a dry run by the API server needs the right", true},
+			"Validated with the CRDs of this release; a dry run by the API server requires permission", true},
 		"the namespace is still to come": {apierrors.NewNotFound(resource, "a"), "", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -167,15 +167,17 @@ func TestTheCRDsOfTheManagementClusterCheckManifests(t *testing.T) {
 		from, to      string
 		problem, line string
 	}{
-		"nothing is against it": {deployment(""), "", "", "", "by the CRDs of the management cluster; a dry run"},
+		"nothing is against it": {deployment(""), "", "", "",
+			"Validated with the CRDs of the management cluster; a dry run"},
 		"a rule of Cluster API's kind": {deployment(`{rule: "self.replicas < 2", message: too many}`), "", "",
 			"standard input: line 133: MachineDeployment default/demo-md-0: spec: Invalid value: too many", ""},
 		"a field that is not served": {deployment(""), "  replicas: 2\n", "  replicas: 2\n  machineNaming: {template: a}\n",
-			"spec.machineNaming: the management cluster has no such field", ""},
+			"spec.machineNaming: unknown field in the management cluster", ""},
 		"another type":          {deployment(""), "  replicas: 2\n", "  replicas: two\n", "spec.replicas", ""},
 		"an even control plane": {deployment(""), "spec:\n  replicas: 1\n", "spec:\n  replicas: 2\n", "spec.replicas: 2 is even", ""},
-		"one may not read them": {nil, "", "", "", "by the CRDs of this release; a dry run by the API server needs the right to write " +
-			"them, and the rules of the management cluster the right to read CRDs"},
+		"one may not read them": {nil, "", "", "", "Validated with the CRDs of this release; a dry run by the API " +
+			"server requires permission to write the manifests, and the CRDs of the management cluster require " +
+			"permission to read CRDs"},
 		"a kind of ours, which is not read": {deployment(""), "memory: 16GB", "memory: 16GB\n        dataDisks: [{name: a, size: 1GB}, {name: a, size: 2GB}]",
 			"dataDisks[1]: Duplicate value", ""},
 	} {

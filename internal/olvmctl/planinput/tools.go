@@ -58,9 +58,8 @@ func (m *Input) readInstanceMarks(ctx context.Context, c client.Reader) error {
 		marks.applications = append(marks.applications, list.Items[i].GetName())
 	}
 
-	marks.note = "; " + instanceLabel + " alone does not name one, " +
-		"because no Application of Argo CD that you may list " +
-		"has that name"
+	marks.note = "; " + instanceLabel + " alone does not identify a tool, because you may not list an Argo CD " +
+		"Application with that name"
 
 	return nil
 }

@@ -32,11 +32,11 @@ type Capacity struct {
 func (c Capacity) DescribeShortage() string {
 	switch {
 	case c.Hosts == 0:
-		return "no host of it is up"
+		return "no host of the cluster is up"
 	case c.LargestVM > c.LargestFree:
-		return fmt.Sprintf("no host has %s free for one of them", formatSize(c.LargestVM))
+		return fmt.Sprintf("no host has %s free for the largest VM", formatSize(c.LargestVM))
 	case c.Memory > c.FreeMemory:
-		return fmt.Sprintf("%s more than its hosts have free", formatSize(c.Memory-c.FreeMemory))
+		return fmt.Sprintf("the hosts lack %s of free memory", formatSize(c.Memory-c.FreeMemory))
 	default:
 		return ""
 	}
@@ -49,7 +49,7 @@ func (c Capacity) String() string {
 		english.Plural(c.Hosts, "host is", "hosts are"), english.Plural(int(c.HostCPUs), "CPU thread", ""),
 		formatSize(c.FreeMemory))
 	if c.Unsized > 0 {
-		text += fmt.Sprintf(" (without %d whose size the engine knows)", c.Unsized)
+		text += fmt.Sprintf(" (excluding %d whose size only the engine knows)", c.Unsized)
 	}
 
 	if lacks := c.DescribeShortage(); lacks != "" {

@@ -19,9 +19,9 @@ func TestWhatDoesNotFit(t *testing.T) {
 		change func(*Capacity)
 		want   string
 	}{
-		"no host":           {func(c *Capacity) { c.Hosts = 0 }, "no host of it is up"},
-		"a large VM":        {func(c *Capacity) { c.LargestVM = 61 * gib }, "no host has 61 GiB free for one of them"},
-		"too many VMs":      {func(c *Capacity) { c.Memory = 101 * gib }, "1.0 GiB more than its hosts have free"},
+		"no host":           {func(c *Capacity) { c.Hosts = 0 }, "no host of the cluster is up"},
+		"a large VM":        {func(c *Capacity) { c.LargestVM = 61 * gib }, "no host has 61 GiB free for the largest VM"},
+		"too many VMs":      {func(c *Capacity) { c.Memory = 101 * gib }, "the hosts lack 1.0 GiB of free memory"},
 		"a size unknown":    {func(c *Capacity) { c.Unsized = 1 }, ""},
 		"exactly what fits": {func(c *Capacity) { c.Memory = 100 * gib }, ""},
 	} {

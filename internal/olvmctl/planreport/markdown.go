@@ -95,7 +95,7 @@ func (c *comment) writePruned(objects []Pruned) {
 		}
 	}
 
-	c.recordOmitted(left, "object that is deleted", "objects that are deleted")
+	c.recordOmitted(left, "deleted object", "deleted objects")
 
 	if len(objects) > 0 {
 		c.text.WriteString("\n")
@@ -116,7 +116,7 @@ func (c *comment) writeOwners(owners []OwnerChange) {
 		}
 	}
 
-	c.recordOmitted(left, "line on an owner of machines", "lines on owners of machines")
+	c.recordOmitted(left, "owner of machines", "owners of machines")
 
 	if len(owners) > 0 {
 		c.text.WriteString("\n")
@@ -139,7 +139,7 @@ func (c *comment) writeTable(machines []*Result) {
 	}
 	sorted := groupSame(machines)
 	slices.SortStableFunc(sorted, func(a, b same) int { return cmp.Compare(rank(a[0]), rank(b[0])) })
-	c.text.WriteString("| machines | of | cluster | addresses | what |\n|---|---|---|---|---|\n")
+	c.text.WriteString("| machines | owner | cluster | addresses | change |\n|---|---|---|---|---|\n")
 
 	left := 0
 
@@ -156,7 +156,7 @@ func (c *comment) writeTable(machines []*Result) {
 		}
 	}
 
-	c.recordOmitted(left, "row of the table", "rows of the table")
+	c.recordOmitted(left, "table row", "table rows")
 }
 
 // writePlans writes one plan for all machines with the same changes.
@@ -176,7 +176,7 @@ func (c *comment) writePlans(machines []*Result) {
 		title, note := escapeCell(first.Namespace+"/"+first.Name), ""
 		if others := group[1:]; len(others) > 0 {
 			title += fmt.Sprintf(" and %d more", len(others))
-			note = "The same but for names and addresses: " +
+			note = "Same plan, except for names and addresses: " +
 				escapeCell(others.joinTexts(", ", func(m *Result) string { return m.Name })) + "\n\n"
 		}
 
@@ -196,13 +196,13 @@ func (c *comment) writeOmissions(link string) {
 		return
 	}
 
-	where := "`-o text` and `-o json` have all of it"
+	where := "see the full plan with `-o text` or `-o json`"
 	if link != "" {
-		where = fmt.Sprintf("[all of it](%s)", link)
+		where = fmt.Sprintf("see the [full plan](%s)", link)
 	}
 
 	left := english.WordSeries(c.left, "and")
-	fmt.Fprintf(&c.text, "\nLeft out, for a comment has no room for it: %s; %s.\n", left, where)
+	fmt.Fprintf(&c.text, "\nOmitted to fit in a comment: %s; %s.\n", left, where)
 }
 
 // anonymousText returns the owner and the plan of a machine, without the machine's name and addresses. It collapses

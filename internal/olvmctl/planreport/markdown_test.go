@@ -41,11 +41,11 @@ func TestEqualPlansAreWrittenOnce(t *testing.T) {
 		planned("a", 2, "large"))
 
 	check.Equal(t, "plans", strings.Count(out, "<details>"), 3)
-	check.Contains(t, "plans", out, "<summary>default/a-1 and 1 more</summary>\n\n"+
-		"The same but for names and addresses: a-12\n")
+	check.Contains(t, "plans", out, "<summary>default/a-1 and 1 more</summary>\n\nSame plan, except for names and "+
+		"addresses: a-12\n")
 	check.Contains(t, "plans", out, "<summary>default/b-1</summary>")
 	check.Contains(t, "plans", out, "<summary>default/a-2</summary>")
-	check.Lacks(t, "plans", out, "Left out")
+	check.Lacks(t, "plans", out, "Omitted to fit")
 
 	check.Equal(t, "rows", strings.Count(out, "\n| "), 4)
 	check.Contains(
@@ -82,13 +82,13 @@ func TestAPlanFitsIntoAComment(t *testing.T) {
 			continue
 		}
 
-		check.Contains(t, name, out, " rows of the table")
-		check.Contains(t, name, out, "[all of it](https://ci.example.com/1)")
+		check.Contains(t, name, out, " table rows")
+		check.Contains(t, name, out, "see the [full plan](https://ci.example.com/1)")
 	}
 
 	out := markdown(t, "", different[:60]...)
-	check.Contains(t, "without a link", out, " plans; `-o text` and `-o json` have all of it.")
-	check.Lacks(t, "a table that fits", out, "rows of the table")
+	check.Contains(t, "without a link", out, " plans; see the full plan with `-o text` or `-o json`.")
+	check.Lacks(t, "a table that fits", out, "table rows")
 	check.Equal(t, "61 equal machines", strings.Count(markdown(t, "", alike[:61]...), "<details>"), 1)
 }
 
@@ -146,7 +146,7 @@ func TestARolloutNamesEachPairOnce(t *testing.T) {
 
 	out := markdown(t, "", one, two, last)
 	check.Contains(t, "table", out, "| 2: default/a-1 in place of old-x, default/a-2 in place of old-y | ")
-	check.Contains(t, "table", out, "| new, in place of another |\n")
+	check.Contains(t, "table", out, "| new, replaces another machine |\n")
 	check.Contains(t, "the caution", out, "**1 machine is destroyed.** Its VM and disks are deleted.\n")
 }
 

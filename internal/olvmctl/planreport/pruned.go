@@ -16,7 +16,7 @@ type Pruned struct {
 
 // Reason returns why the dependents of the object are deleted, too.
 func (p Pruned) Reason() string {
-	out := fmt.Sprintf("%s is not in the manifests any more", p)
+	out := fmt.Sprintf("%s is no longer in the manifests", p)
 	if p.By != "" {
 		out += ", and " + p.By + " prunes it"
 	}

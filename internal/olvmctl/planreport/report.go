@@ -80,14 +80,14 @@ func New(found Findings) Report {
 func (f *Findings) comparedWith() string {
 	switch {
 	case f.Connected && f.Offline:
-		return "Compared with the management cluster; no engine was asked (--offline)"
+		return "Compared with the management cluster, but not with an engine (--offline)"
 	case f.Connected:
 		return "Compared with the management cluster and the engine"
 	case f.Offline:
-		return "Compared with nothing (--offline); what would change is not known"
+		return "Not compared with a management cluster or an engine (--offline); the changes are unknown"
 	}
 
-	return "Compared with the VMs of the engine alone; no rollout is seen without a management cluster (--kubeconfig)"
+	return "Compared only with the VMs in the engine; to see rollouts, specify a management cluster (--kubeconfig)"
 }
 
 // HasChanges reports whether anything would change.
@@ -212,7 +212,7 @@ func (r *Result) outsideChanges() string {
 		words = append(words, drift.String())
 	}
 
-	return "Changed in the engine since it was applied: " + strings.Join(words, "; ") + "\n"
+	return "Changed in the engine since the last apply: " + strings.Join(words, "; ") + "\n"
 }
 
 // describeFate returns what happens to the machine.
@@ -229,7 +229,7 @@ func (r *Result) describeFate() string {
 	case r.Replaced != "":
 		return "replaced: " + r.Replaced
 	case r.Replaces != "":
-		return "new, in place of another" // the row also names the replaced machine
+		return "new, replaces another machine" // the row also names the replaced machine
 	case len(r.Changes) == 0 && r.Plan == nil:
 		return r.Text // the plan is offline
 	case len(r.Changes) == 0:

@@ -117,7 +117,7 @@ func (g same) groupTitle() string {
 
 	cluster := "cluster " + first.Cluster
 	if first.Cluster == "" {
-		cluster = "of no cluster"
+		cluster = "no cluster"
 	}
 
 	title := fmt.Sprintf("%s of %s (%s, addresses: %s)", g.joinNames(), first.From, cluster, g.joinAddresses())
@@ -150,7 +150,7 @@ func (g same) writeTo(p *paper) {
 
 	if len(g) > 1 && len(first.Changes) > 0 {
 		body = "The plan of " + plaintext.OneLine(first.Name) +
-			"; those of the others differ in names and addresses alone:\n\n" + body
+			"; the plans of the others differ only in names and addresses:\n\n" + body
 	}
 
 	p.addLine(

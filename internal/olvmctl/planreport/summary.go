@@ -30,8 +30,8 @@ func (s Summary) String() string {
 	text := fmt.Sprintf("Plan: %s to create, %s to update, %s to replace, %s to destroy", humanize.Comma(s.Create),
 		humanize.Comma(s.Update), humanize.Comma(s.Replace), humanize.Comma(s.Destroy))
 	if s.Unknown > 0 {
-		text = fmt.Sprintf("Plan: what would become of %s machines is not known offline, %s to destroy",
-			humanize.Comma(s.Unknown), humanize.Comma(s.Destroy))
+		text = fmt.Sprintf("Plan: what would become of %s %s is not known offline, %s to destroy",
+			humanize.Comma(s.Unknown), english.PluralWord(int(s.Unknown), "machine", ""), humanize.Comma(s.Destroy))
 	}
 
 	if s.Objects > 0 {
@@ -131,8 +131,8 @@ func (r *Result) verdict() verdict {
 }
 
 // Gone is the text for a machine whose VM was deleted in the engine. The controllers create no new VM.
-const Gone = "its VM does not exist in the engine any more, and is not made again: nothing is created. Delete the " +
-	"Machine, or let a MachineHealthCheck replace it"
+const Gone = "its VM no longer exists in the engine, and is not created again; delete the Machine, or let a " +
+	"MachineHealthCheck replace it"
 
 // LostDisks returns a text with the disks deleted together with the machine's VM.
 func (r *Result) LostDisks() string {

@@ -114,7 +114,7 @@ func (m *Manifests) checkVerified(of connection.Engine) error {
 
 func unverifiedError(what string) error {
 	return blocker.New(infrav1.CredentialsNotAllowedReason, "spec.olvmOvirtAPIServer.insecureSkipTLSVerify",
-		"%s sent only to an engine whose certificate is verified; remove it, and give the engine's CA", what)
+		"%s sent only to an engine whose certificate is verified; remove it, and specify the engine's CA", what)
 }
 
 // checkWritten rejects placeholder credentials in the manifests. It accepts weak credentials in the management cluster,
@@ -162,7 +162,7 @@ func (m *Manifests) engineConfig(of connection.Engine, credentials Credentials) 
 		return engine.Config{}, &blocker.Error{
 			Reason:  infrav1.CredentialsNotFoundReason,
 			Field:   "the credentials of the engine",
-			Message: "they are not there; give " + credentials.Places.Credentials,
+			Message: "missing; set " + credentials.Places.Credentials,
 		}
 	}
 
@@ -176,7 +176,7 @@ func (m *Manifests) engineConfig(of connection.Engine, credentials Credentials) 
 			where = "management cluster"
 		}
 
-		field.Message += " in the " + where + ", or give --ca-file"
+		field.Message += " in the " + where + ", or use --ca-file"
 	}
 
 	return config, err

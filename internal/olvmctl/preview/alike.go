@@ -123,7 +123,7 @@ func (g alike) String() string {
 		return name
 	}
 
-	return fmt.Sprintf("%s and %s that are alike", name, english.Plural(len(g)-1, "other", ""))
+	return fmt.Sprintf("%s and %s like it", name, english.Plural(len(g)-1, "other", ""))
 }
 
 // planGroup plans the first machine, and returns a result for each machine.

@@ -48,7 +48,7 @@ func (m *Manifests) findClaims(
 		if pool == nil {
 			for _, machine := range wanting {
 				refused[machine.key()] = machine.explainError(blocker.New(infrav1.InventoryNotFoundReason,
-					"spec.fromInventory.inventoryName", "OLVMInventory %s is neither in the manifests nor in the "+
+					"spec.fromInventory.inventoryName", "OLVMInventory %s not found in the manifests or in the "+
 						"management cluster; add it, or correct the name", key), credentials.Places)
 			}
 
@@ -115,7 +115,7 @@ func assignVMs(
 		short := slices.IndexFunc(plan.Unschedulable, func(g infrav1alpha1.UnschedulableGroup) bool {
 			return g.ClusterName == machine.Cluster && g.Group == machine.From
 		})
-		message := "its inventory has no VM for it"
+		message := "no matching VM in the inventory"
 		if short >= 0 {
 			message = inventory.FormatShortage(plan.Unschedulable[short])
 		}

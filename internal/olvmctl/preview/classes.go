@@ -17,8 +17,8 @@ func (m *Manifests) checkTopologies() error {
 		topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology")
 		if found && len(topology) > 0 && m.LiveOf(cluster) != cluster {
 			return fmt.Errorf(
-				"topology of Cluster %s/%s: its machines are made by the topology controller and cannot be seen in "+
-					"the manifests; render them first (clusterctl alpha topology plan)",
+				"Cluster %s/%s: spec.topology: cannot plan the machines, because the topology controller creates "+
+					"them; render them first with clusterctl alpha topology plan",
 				cluster.GetNamespace(),
 				cluster.GetName(),
 			)
@@ -27,13 +27,13 @@ func (m *Manifests) checkTopologies() error {
 
 	for _, part := range m.ClassParts() {
 		if found := changeOfPart(part); found != "" {
-			made := "Cluster " + part.Cluster + " is made of it"
+			made := "Cluster " + part.Cluster + " uses it"
 			if part.Cluster == "" {
-				made = "a Cluster may be made of it, because you may not list Clusters in all namespaces"
+				made = "a Cluster may use it, because you may not list Clusters in all namespaces"
 			}
 
-			return fmt.Errorf("%s: %s, and %s: what becomes of its machines cannot be seen in the manifests; see it "+
-				"with clusterctl alpha topology plan", ownerName(part.Written), found, made)
+			return fmt.Errorf("%s: %s, and %s: cannot plan the effect on its machines; use clusterctl alpha "+
+				"topology plan", ownerName(part.Written), found, made)
 		}
 	}
 
@@ -46,14 +46,14 @@ func (m *Manifests) checkControlPlanes() error {
 	for _, one := range m.ControlPlanes() {
 		name := fmt.Sprintf("%s %s/%s", one.Kind, one.Namespace, one.Name)
 		if one.MayBePruned {
-			return fmt.Errorf("%s: the manifests lack it, so that it may be deleted with its machines, and it is of "+
-				"another provider; add it, or plan without deletions (--prune=false)", name)
+			return fmt.Errorf("%s: missing in the manifests, so it may be deleted with its machines, but it "+
+				"belongs to another provider; add it, or plan without deletions (--prune=false)", name)
 		}
 
 		part := planinput.ClassPart{Written: one.Written, Live: one.Live, Unread: one.Unread}
 		if found := changeOfPart(part); found != "" {
-			return fmt.Errorf("%s: %s, and it is of another provider: what becomes of its machines cannot be seen in "+
-				"the manifests; plan without it, and see its provider's documents", name, found)
+			return fmt.Errorf("%s: %s, but it belongs to another provider: cannot plan the effect on its machines; "+
+				"plan without it, and see the documentation of its provider", name, found)
 		}
 	}
 
@@ -65,9 +65,9 @@ func (m *Manifests) checkControlPlanes() error {
 func changeOfPart(part planinput.ClassPart) string {
 	switch {
 	case part.Unread != "":
-		return part.Unread + ", so that it may change"
+		return part.Unread + ", so it may change"
 	case part.Live == nil:
-		return "the management cluster lacks it, so that it is created"
+		return "missing in the management cluster, so it is created"
 	}
 
 	wants, err := filledIn(part.Written)
@@ -98,7 +98,7 @@ func describeSpecChange(wants, has any) string {
 func filledIn(part *unstructured.Unstructured) (any, error) {
 	out, err := schema.WithDefaults(part)
 	if err != nil {
-		return nil, fmt.Errorf("failed to fill in its defaults: %w", err)
+		return nil, fmt.Errorf("failed to apply its defaults: %w", err)
 	}
 
 	for _, config := range [][]string{

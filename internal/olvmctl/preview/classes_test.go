@@ -120,7 +120,7 @@ func TestAPullRequestHidesNothingBehindAClusterClass(t *testing.T) {
 		"a template that no class has":    {manifests: with("name: workers, namespace", "name: others, namespace", `value: "2"`, `value: "4"`)},
 		"another class of the cluster": {manifests: all + "---\n" + strings.Replace(fixture.SampleManifests(t), "spec:\n  clusterNetwork:",
 			"spec:\n  topology: {classRef: {name: other}, version: v1.36.1, variables: [{name: memory, value: 1GB}]}\n  clusterNetwork:", 1),
-			want: "topology of Cluster default/demo"},
+			want: "Cluster default/demo: spec.topology: cannot plan"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := fixture.NewManagement(t)
@@ -177,11 +177,13 @@ func TestAPullRequestHidesNothingBehindAClassOfClustersThatOneMayNotList(t *test
 		want      string
 	}{
 		"nothing changes":            {[]string{"default", "classes"}, "classes", class + template, ""},
-		"a Cluster beside the class": {[]string{"default", "classes"}, "classes", strings.Replace(class, "16GB", "8GB", 1), "Cluster classes/other is made of it"},
-		"its template":               {[]string{"default", "classes"}, "classes", strings.Replace(template, `"2"`, `"4"`, 1), "Cluster classes/other is made of it"},
-		"a Cluster elsewhere":        {[]string{"default", "classes"}, "hidden", strings.Replace(class, "16GB", "8GB", 1), "a Cluster may be made of it"},
-		"its template elsewhere":     {[]string{"default", "classes"}, "hidden", strings.Replace(template, `"2"`, `"4"`, 1), "a Cluster may be made of it"},
-		"nothing may be listed":      {[]string{"default"}, "classes", strings.Replace(class, "16GB", "8GB", 1), "a Cluster may be made of it"},
+		"a Cluster beside the class": {[]string{"default", "classes"}, "classes", strings.Replace(class, "16GB", "8GB", 1), "Cluster classes/other uses it"},
+		"its template":               {[]string{"default", "classes"}, "classes", strings.Replace(template, `"2"`, `"4"`, 1), "Cluster classes/other uses it"},
+		"a Cluster elsewhere": {[]string{"default", "classes"}, "hidden", strings.Replace(class, "16GB", "8GB", 1),
+			"a Cluster may use it"},
+		"its template elsewhere": {[]string{"default", "classes"}, "hidden", strings.Replace(template, `"2"`, `"4"`, 1), "a Cluster may use it"},
+		"nothing may be listed": {[]string{"default"}, "classes", strings.Replace(class, "16GB", "8GB", 1),
+			"a Cluster may use it"},
 		"a template of no class": {[]string{"default", "classes"}, "", strings.Replace(strings.Replace(template, `"2"`, `"4"`, 1),
 			"name: workers,", "name: unused,", 1), ""},
 	} {

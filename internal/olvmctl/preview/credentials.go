@@ -55,13 +55,12 @@ func (c Credentials) CheckServer(url string) error {
 	case c.Anywhere && len(c.ServerURLs) == 0:
 		return nil
 	case len(c.ServerURLs) == 0:
-		return blocker.New(infrav1.EngineNotAllowedReason, field, "%s may not be sent to %s: it is not said which "+
-			"engine they are for; set OLVM_URL to its URL, or list it in allowedServerURLs of the Secret of "+
-			"--credentials",
+		return blocker.New(infrav1.EngineNotAllowedReason, field, "%s may not be sent to %s, because no engine is "+
+			"allowed; set OLVM_URL to its URL, or list the URL in allowedServerURLs of the Secret of --credentials",
 			c.describeSource(), plaintext.OneLine(url))
 	case !connection.ListsEngine(c.ServerURLs, url):
-		return blocker.New(infrav1.EngineNotAllowedReason, field, "%s may be sent to %s, and not to %s; correct the "+
-			"URL, or OLVM_URL, or allowedServerURLs of the Secret of --credentials", c.describeSource(),
+		return blocker.New(infrav1.EngineNotAllowedReason, field, "%s may be sent only to %s, not to %s; correct "+
+			"the URL, or OLVM_URL, or allowedServerURLs of the Secret of --credentials", c.describeSource(),
 			strings.Join(c.ServerURLs, ", "), plaintext.OneLine(url))
 	}
 

@@ -125,14 +125,19 @@ func TestDeletionsArePartOfThePlan(t *testing.T) {
 		pruned  int
 		line    string
 	}{
-		"that Flux prunes":    {flux, []string{workers}, nil, 2, 1, "all that Flux Kustomization flux-system/clusters has applied"},
-		"that Argo CD prunes": {argo, []string{workers}, nil, 2, 1, "all that Argo CD Application clusters has applied"},
-		"with the template":   {flux, []string{workers, "OLVMMachineTemplate/demo-md-0"}, nil, 2, 2, "looked at"},
+		"that Flux prunes": {flux, []string{workers}, nil, 2, 1,
+			"all objects applied by Flux Kustomization flux-system/clusters"},
+		"that Argo CD prunes": {argo, []string{workers}, nil, 2, 1,
+			"all objects applied by Argo CD Application clusters"},
+		"with the template": {flux, []string{workers, "OLVMMachineTemplate/demo-md-0"}, nil, 2, 2,
+			"Checked for deletions: "},
 		"nobody prunes, and nobody asks": {fixture.NewManagement, []string{workers}, nil, 0, 0,
-			"Deletions were not looked at: no GitOps tool has applied"},
-		"somebody asks":                  {fixture.NewManagement, []string{workers}, &yes, 2, 1, "all objects of namespace default"},
-		"somebody does not want to know": {flux, []string{workers}, &no, 0, 0, "not looked at: --prune=false"},
-		"nothing goes":                   {flux, nil, nil, 0, 0, "looked at"},
+			"Not checked for deletions: no GitOps tool has applied"},
+		"somebody asks": {fixture.NewManagement, []string{workers}, &yes, 2, 1,
+			"all objects in namespace default"},
+		"somebody does not want to know": {flux, []string{workers}, &no, 0, 0,
+			"Not checked for deletions: --prune=false"},
+		"nothing goes": {flux, nil, nil, 0, 0, "Checked for deletions: "},
 		"Flux is told to keep it": {func(t *testing.T) client.Client {
 			t.Helper()
 
@@ -142,7 +147,7 @@ func TestDeletionsArePartOfThePlan(t *testing.T) {
 			})
 
 			return c
-		}, []string{workers}, nil, 0, 0, "looked at"},
+		}, []string{workers}, nil, 0, 0, "Checked for deletions: "},
 		"another tool has applied it": {func(t *testing.T) client.Client {
 			t.Helper()
 
@@ -152,9 +157,10 @@ func TestDeletionsArePartOfThePlan(t *testing.T) {
 			})
 
 			return c
-		}, []string{workers}, nil, 0, 0, "looked at"},
+		}, []string{workers}, nil, 0, 0, "Checked for deletions: "},
 		"the whole cluster goes, and another stays": {flux, []string{"Cluster/demo", "OLVMCluster/demo", workers,
-			"KubeadmControlPlane/demo-control-plane", "OLVMMachineTemplate/demo-md-0"}, nil, 3, 5, "looked at"},
+			"KubeadmControlPlane/demo-control-plane", "OLVMMachineTemplate/demo-md-0"}, nil, 3, 5,
+			"Checked for deletions: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			report := reported(t, without(t, fixture.SampleManifests(t), test.without...), test.live(t), test.prune)
@@ -169,7 +175,7 @@ func TestDeletionsArePartOfThePlan(t *testing.T) {
 				if test.destroy > 0 {
 					check.Contains(t, output, strings.ToLower(text), "destroyed")
 					check.Contains(t, output, text, "demo-md-0-a")
-					check.Contains(t, output, text, "is not in the manifests")
+					check.Contains(t, output, text, "is no longer in the manifests")
 				}
 			}
 		})

@@ -26,7 +26,7 @@ const gitignore = "terraform.tfvars.json\n.terraform/\n*.tfstate*\n*.tfplan\n"
 // folder, because the existing state would belong to another configuration.
 func (r Rendered) WriteFolder(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("failed to make the folder: %w", err)
+		return "", fmt.Errorf("failed to create the folder: %w", err)
 	}
 
 	root, err := os.OpenRoot(dir)
@@ -39,7 +39,8 @@ func (r Rendered) WriteFolder(dir string) (string, error) {
 	folder := filepath.Join(dir, filepath.FromSlash(inside))
 
 	if _, err := root.Stat(path.Join(inside, "terraform.tfstate")); err == nil {
-		return "", fmt.Errorf("%s holds a terraform.tfstate; move it to another folder, or choose another one with -o",
+		return "", fmt.Errorf("%s contains a terraform.tfstate; move it to another folder, or use another folder "+
+			"with --out",
 			folder)
 	}
 
@@ -53,7 +54,7 @@ func (r Rendered) WriteFolder(dir string) (string, error) {
 	for name, content := range files {
 		file := path.Join(inside, name)
 		if err := root.MkdirAll(path.Dir(file), 0o755); err != nil {
-			return "", fmt.Errorf("failed to make the folder: %w", err)
+			return "", fmt.Errorf("failed to create the folder: %w", err)
 		}
 
 		if err := root.WriteFile(file, content, 0o600); err != nil {

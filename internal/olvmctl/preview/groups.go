@@ -16,7 +16,7 @@ import (
 )
 
 // notMade replaces the UUID of an affinity group that is created with the cluster.
-const notMade = "(made with the cluster)"
+const notMade = "(created with the cluster)"
 
 // groupsKey identifies a cluster in an engine.
 type groupsKey struct {
@@ -133,9 +133,9 @@ func checkHosts(
 
 		for _, name := range g.Waiting {
 			refused[types.NamespacedName{Namespace: c.Namespace, Name: name}] = fmt.Errorf(
-				"OLVMCluster %s/%s: spec.affinityGroups[%s]: it keeps apart %d machines, always, and only %d hosts of "+
-					"the engine's cluster are up, so that there is no host for %s; add hosts, lower the replicas, or "+
-					"set enforcing to Auto",
+				"OLVMCluster %s/%s: spec.affinityGroups[%s]: strictly separates %d machines, but only %d hosts of "+
+					"the engine's cluster are up: no host for %s; add hosts, reduce the replicas, or set enforcing "+
+					"to Auto",
 				c.Namespace, c.Name, g.Name, g.Machines, g.Hosts, strings.Join(g.Waiting, ", "))
 		}
 	}

@@ -135,16 +135,25 @@ func TestAPullRequestHidesNoRolloutBehindAnotherAPIVersion(t *testing.T) {
 		machines  int64
 		why, line string
 	}{
-		"nothing":                      {changes: []string{controlPlane, older(controlPlane), workers, older(workers)}},
-		"a field for kubeadm":          {[]string{controlPlane, older(controlPlane), "127.0.0.1]", "127.0.0.2]"}, false, 1, "certSANs", "certSANs"},
-		"all for kubeadm is gone":      {[]string{controlPlane, older(controlPlane), kubeadm, ""}, false, 1, "spec.kubeadmConfigSpec", ""},
-		"another group of it":          {[]string{workers, older(workers), "bootstrap.cluster.x-k8s.io\n          kind: KubeadmConfigTemplate", "example.com\n          kind: KubeadmConfigTemplate"}, false, 2, "configRef.group", ""},
-		"a field for kubeadm is gone":  {[]string{controlPlane, older(controlPlane), "        certSANs: [localhost, 127.0.0.1]", "        {}"}, false, 1, "certSANs", ""},
-		"another bootstrap template":   {[]string{workers, older(workers), "KubeadmConfigTemplate\n          name: demo-md-0", "KubeadmConfigTemplate\n          name: demo-md-1"}, false, 2, "configRef.name", ""},
-		"another kind of it":           {[]string{workers, older(workers), "kind: KubeadmConfigTemplate\n          name", "kind: RKE2ConfigTemplate\n          name"}, false, 2, "configRef.kind", ""},
-		"a failure domain":             {[]string{workers, older(workers), "      version: v1.36.1\n      bootstrap", "      version: v1.36.1\n      failureDomain: b\n      bootstrap"}, false, 2, "failureDomain", ""},
-		"workers in an unread version": {[]string{workers, older(workers)}, true, 2, "its apiVersion becomes cluster.x-k8s.io/v1beta1", ""},
-		"a control plane in one":       {[]string{controlPlane, older(controlPlane)}, true, 1, "its apiVersion becomes controlplane.cluster.x-k8s.io/v1beta1", ""},
+		"nothing": {changes: []string{controlPlane, older(controlPlane), workers, older(workers)}},
+		"a field for kubeadm": {[]string{controlPlane, older(controlPlane), "127.0.0.1]", "127.0.0.2]"}, false, 1,
+			"certSANs", "certSANs"},
+		"all for kubeadm is gone": {[]string{controlPlane, older(controlPlane), kubeadm, ""}, false, 1,
+			"spec.kubeadmConfigSpec", ""},
+		"another group of it": {[]string{workers, older(workers), "bootstrap.cluster.x-k8s.io\n          " +
+			"kind: KubeadmConfigTemplate", "example.com\n          kind: KubeadmConfigTemplate"}, false, 2, "configRef.group", ""},
+		"a field for kubeadm is gone": {[]string{controlPlane, older(controlPlane),
+			"        certSANs: [localhost, 127.0.0.1]", "        {}"}, false, 1, "certSANs", ""},
+		"another bootstrap template": {[]string{workers, older(workers), "KubeadmConfigTemplate\n          name: " +
+			"demo-md-0", "KubeadmConfigTemplate\n          name: demo-md-1"}, false, 2, "configRef.name", ""},
+		"another kind of it": {[]string{workers, older(workers), "kind: KubeadmConfigTemplate\n          name",
+			"kind: RKE2ConfigTemplate\n          name"}, false, 2, "configRef.kind", ""},
+		"a failure domain": {[]string{workers, older(workers), "      version: v1.36.1\n      bootstrap",
+			"      version: v1.36.1\n      failureDomain: b\n      bootstrap"}, false, 2, "failureDomain", ""},
+		"workers in an unread version": {[]string{workers, older(workers)}, true, 2,
+			"its apiVersion changes to cluster.x-k8s.io/v1beta1", ""},
+		"a control plane in one": {[]string{controlPlane, older(controlPlane)}, true, 1,
+			"its apiVersion changes to controlplane.cluster.x-k8s.io/v1beta1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := load([]string{"-"}, strings.NewReader(fixture.SampleManifests(t, test.changes...)))
@@ -193,15 +202,18 @@ func TestAPullRequestHidesNothingBehindAnotherControlPlane(t *testing.T) {
 		"nothing changes":      {sample + written, true, "", ""},
 		"fewer machines":       {sample + strings.Replace(written, "replicas: 3", "replicas: 1", 1), false, "", "RKE2ControlPlane default/demo-control-plane: spec.replicas changes"},
 		"a field less":         {sample + strings.Replace(written, "replicas: 3, ", "", 1), false, "", "spec.replicas changes"},
-		"it is gone":           {sample, true, "", "the manifests lack it"},
+		"it is gone":           {sample, true, "", "missing in the manifests"},
 		"it is kept elsewhere": {sample, false, "", ""},
 		"it may not be read": {sample + written, false, "RKE2ControlPlane",
-			"you may not read it in the management cluster (get rke2controlplanes.controlplane.cluster.x-k8s.io), so that it may change"},
+			"you may not read it in the management cluster (get rke2controlplanes.controlplane.cluster.x-k8s.io), so it may change"},
 		"it is not served in this version": {sample + strings.Replace(written, "v1beta1", "v1alpha9", 1), false, "v1alpha9",
-			"the management cluster does not serve controlplane.cluster.x-k8s.io/v1alpha9, so that it may change"},
-		"it is gone from the management cluster": {sample + written, false, "gone", "the management cluster lacks it, so that it is created"},
-		"the Cluster names another":              {strings.Replace(sample, "RKE2ControlPlane", "KamajiControlPlane", 1), true, "", "RKE2ControlPlane default/demo-control-plane: the manifests lack it"},
-		"the Cluster is not in them":             {strings.Replace(written, "replicas: 3", "replicas: 1", 1) + "---\n" + sample[strings.Index(sample, "kind: OLVMCluster\nmetadata")-len("apiVersion: infrastructure.cluster.x-k8s.io/v1\n"):], false, "", "spec.replicas changes"},
+			"the management cluster does not serve controlplane.cluster.x-k8s.io/v1alpha9, so it may change"},
+		"it is gone from the management cluster": {sample + written, false, "gone",
+			"missing in the management cluster, so it is created"},
+		"the Cluster names another": {strings.Replace(sample, "RKE2ControlPlane", "KamajiControlPlane", 1), true,
+			"", "RKE2ControlPlane default/demo-control-plane: missing in the manifests"},
+		"the Cluster is not in them": {strings.Replace(written, "replicas: 3", "replicas: 1", 1) + "---\n" + sample[strings.Index(sample, "kind: OLVMCluster\nmetadata")-len("apiVersion: infrastructure.cluster.x-k8s.io/v1\n"):], false,
+			"", "spec.replicas changes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := fixture.NewManagement(t)
@@ -252,12 +264,16 @@ func TestAPullRequestGivesNoOrdersByAnnotation(t *testing.T) {
 		manifests string
 		want      string
 	}{
-		"nothing":                  {fixture.SampleManifests(t), ""},
-		"another annotation":       {fixture.SampleManifests(t, controlPlane, controlPlane+"  annotations: {a: b}\n"), ""},
-		"fields for a conversion":  {fixture.SampleManifests(t, controlPlane, controlPlane+restored), "cluster.x-k8s.io/conversion-data is Cluster API's own; remove it"},
-		"fields of workers":        {fixture.SampleManifests(t, workers, workers+restored), "cluster.x-k8s.io/conversion-data is Cluster API's own; remove it"},
-		"fields of another's kind": {fixture.SampleManifests(t) + older + restored, "cluster.x-k8s.io/conversion-data is Cluster API's own; remove it"},
-		"a Machine to destroy":     {fixture.SampleManifests(t) + machine, "cluster.x-k8s.io/remediate-machine has a MachineHealthCheck destroy machines"},
+		"nothing":            {fixture.SampleManifests(t), ""},
+		"another annotation": {fixture.SampleManifests(t, controlPlane, controlPlane+"  annotations: {a: b}\n"), ""},
+		"fields for a conversion": {fixture.SampleManifests(t, controlPlane, controlPlane+restored),
+			"cluster.x-k8s.io/conversion-data is reserved for Cluster API; remove it"},
+		"fields of workers": {fixture.SampleManifests(t, workers, workers+restored),
+			"cluster.x-k8s.io/conversion-data is reserved for Cluster API; remove it"},
+		"fields of another's kind": {fixture.SampleManifests(t) + older + restored,
+			"cluster.x-k8s.io/conversion-data is reserved for Cluster API; remove it"},
+		"a Machine to destroy": {fixture.SampleManifests(t) + machine,
+			"cluster.x-k8s.io/remediate-machine makes a MachineHealthCheck destroy machines"},
 		"all workers": {fixture.SampleManifests(t, "  template:\n    spec:\n      clusterName", "  template:\n    metadata: {"+marked+"}\n    spec:\n      clusterName"),
 			"spec.template.metadata.annotations: cluster.x-k8s.io/remediate-machine"},
 		"all control planes": {fixture.SampleManifests(t, "  machineTemplate:\n", "  machineTemplate:\n    metadata: {"+marked+"}\n"),

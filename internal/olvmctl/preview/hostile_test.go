@@ -121,10 +121,13 @@ func TestCredentialsOfTheEnvironmentGoOnlyToTheEngineTheyAreFor(t *testing.T) {
 		sent         bool
 	}{
 		"nothing says which engine they are for": {nil, "THIEF", "set OLVM_URL", false},
-		"they are for another engine":            {[]string{"https://engine.example.com"}, "THIEF", "and not to https://127.", false},
-		"they are for another port":              {[]string{"https://127.0.0.1:1/ovirt-engine"}, "THIEF", "and not to ", false},
-		"they are for another path":              {[]string{"THIEF/else"}, "THIEF", "and not to ", false},
-		"the engine is the path of another":      {[]string{"https://engine.example.com"}, "THIEF/https://engine.example.com", "and not to ", false},
+		"they are for another engine": {[]string{"https://engine.example.com"}, "THIEF",
+			", not to https://127.", false},
+		"they are for another port": {[]string{"https://127.0.0.1:1/ovirt-engine"}, "THIEF", ", not to ",
+			false},
+		"they are for another path": {[]string{"THIEF/else"}, "THIEF", ", not to ", false},
+		"the engine is the path of another": {[]string{"https://engine.example.com"},
+			"THIEF/https://engine.example.com", ", not to ", false},
 		"no verification is asked for": {[]string{"THIEF"}, "THIEF\n    insecureSkipTLSVerify: true",
 			"insecureSkipTLSVerify", false},
 		"it is their engine":       {[]string{"https://engine.example.com", "THIEF"}, "THIEF", "access_denied", true},
@@ -372,9 +375,9 @@ func TestAWeakPasswordThatIsInUseIsUsed(t *testing.T) {
 func TestNamesThatTheAPIServerRefusesAreRefused(t *testing.T) {
 	for name, test := range map[string]struct{ manifest, want string }{
 		"a path": {"apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\nmetadata: {name: ../../home}\n",
-			`MachineDeployment: metadata.name: "../../home" cannot be used`},
+			`MachineDeployment: metadata.name: invalid value "../../home"`},
 		"a path as namespace": {"apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: ../b}\n",
-			`Secret: metadata.namespace: "../b" cannot be used`},
+			`Secret: metadata.namespace: invalid value "../b"`},
 		"a name with a line break": {"apiVersion: infrastructure.cluster.x-k8s.io/v1\nkind: OLVMCluster\n" +
 			"metadata: {name: \"a\\n::stop-commands::x\"}\n", "metadata.name: "},
 		"no name":                   {"apiVersion: cluster.x-k8s.io/v1beta2\nkind: Cluster\nmetadata: {}\n", "metadata.name: "},
@@ -400,7 +403,7 @@ func TestAFolderIsWrittenNowhereElse(t *testing.T) {
 		machine := Rendered{Machine: Machine{Namespace: namespace, Name: "a"}}
 		machine.Files = render.Files{"main.tf": []byte("# a\n")}
 		_, err := machine.WriteFolder(dir)
-		check.Error(t, err, "failed to make the folder")
+		check.Error(t, err, "failed to create the folder")
 	}
 
 	entries, err := os.ReadDir(outside)
@@ -411,13 +414,16 @@ func TestAFolderIsWrittenNowhereElse(t *testing.T) {
 // TestAKindThatNoServerHasIsNoKindOfAnother has kinds that a careless plan would ignore, but an API server rejects.
 func TestAKindThatNoServerHasIsNoKindOfAnother(t *testing.T) {
 	for name, test := range map[string]struct{ object, want string }{
-		"another case": {"apiVersion: cluster.x-k8s.io/v1beta2\nkind: machinedeployment\n", "write apiVersion: cluster.x-k8s.io/v1beta2 and kind: MachineDeployment"},
+		"another case": {"apiVersion: cluster.x-k8s.io/v1beta2\nkind: machinedeployment\n",
+			"use apiVersion: cluster.x-k8s.io/v1beta2 and kind: MachineDeployment"},
 		"another case of the group": {"apiVersion: Infrastructure.cluster.x-k8s.io/v1\nkind: OLVMCluster\n",
-			"write apiVersion: infrastructure.cluster.x-k8s.io/v1 and kind: OLVMCluster"},
-		"a version that was":                {"apiVersion: cluster.x-k8s.io/v1alpha4\nkind: Cluster\n", "write apiVersion: cluster.x-k8s.io/v1beta2"},
-		"a version of our own that is none": {"apiVersion: infrastructure.cluster.x-k8s.io/v9\nkind: OLVMCluster\n", "has apiVersion"},
-		"the version before":                {"apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\n", ""},
-		"a kind of others":                  {"apiVersion: example.com/v1\nkind: cluster\n", ""},
+			"use apiVersion: infrastructure.cluster.x-k8s.io/v1 and kind: OLVMCluster"},
+		"a version that was": {"apiVersion: cluster.x-k8s.io/v1alpha4\nkind: Cluster\n",
+			"use apiVersion: cluster.x-k8s.io/v1beta2"},
+		"a version of our own that is none": {"apiVersion: infrastructure.cluster.x-k8s.io/v9\nkind: OLVMCluster\n",
+			"unsupported apiVersion"},
+		"the version before": {"apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\n", ""},
+		"a kind of others":   {"apiVersion: example.com/v1\nkind: cluster\n", ""},
 	} {
 		_, err := load([]string{"-"}, strings.NewReader(test.object+"metadata: {name: a}\nspec: {}\n"))
 		check.Error(t, err, test.want)
@@ -441,7 +447,7 @@ func TestManifestsAskForNoMillionMachines(t *testing.T) {
 	m, err := load([]string{"-"}, strings.NewReader(text))
 	check.Error(t, err, "")
 	_, err = m.Machines()
-	check.Error(t, err, "the manifests ask for more than 20000 machines together")
+	check.Error(t, err, "the manifests request more than 20000 machines in total")
 }
 
 // TestCredentialsGoToNoURLThatLooksLikeTheirs has URLs of a stranger, and other spellings of the engine's URL.

@@ -20,7 +20,7 @@ func applyRefusals(r *planreport.Result, machine Machine) {
 		refused := desired.FindRefusedAction(change.Action, change.Type, machine.provisioned, machine.undoes)
 		if refused != "" && r.Refused == "" {
 			r.Refused = fmt.Sprintf("machine %s/%s (%s): the plan would %s %s, which the controllers refuse "+
-				"(ReplaceRefused); give the change to a new OLVMMachineTemplate, so that machines are rolled out",
+				"(ReplaceRefused); put the change in a new OLVMMachineTemplate, which rolls out the machines",
 				r.Namespace, r.Name, r.From, refused, change.Address)
 		}
 	}

@@ -97,7 +97,7 @@ func TestATemplateThatIsChangedInPlaceIsRefused(t *testing.T) {
 	if err == nil ||
 		!strings.Contains(
 			err.Error(),
-			"OLVMMachineTemplate default/demo-md-0: spec.template.spec.virtualMachine.memory is another one",
+			"OLVMMachineTemplate default/demo-md-0: spec.template.spec.virtualMachine.memory differs",
 		) || !strings.Contains(err.Error(), "give it a new name") {
 		t.Error(err)
 	}

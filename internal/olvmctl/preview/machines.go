@@ -104,8 +104,8 @@ func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
 		}
 
 		if out = append(out, machines...); len(out) > maxMachines {
-			return nil, nil, fmt.Errorf("%s: the manifests ask for more than %d machines together; plan fewer of them "+
-				"at once", ownerName(owner), maxMachines)
+			return nil, nil, fmt.Errorf("%s: the manifests request more than %d machines in total; plan fewer "+
+				"manifests at once", ownerName(owner), maxMachines)
 		}
 
 		if change != nil && (len(change.Replaced)+len(change.Destroyed) > 0 || change.Machines != change.Replicas) {
@@ -176,7 +176,7 @@ func (m *Manifests) machinesOf(
 	}
 
 	if clusterName == "" {
-		return nil, nil, errors.New("no Cluster of the manifests refers to it; add the Cluster")
+		return nil, nil, errors.New("no Cluster in the manifests refers to it; add the Cluster")
 	}
 
 	cluster, err := m.olvmClusterOf(owner.GetNamespace(), clusterName)
@@ -215,7 +215,7 @@ func (m *Manifests) liveMachine(
 ) (Machine, error) {
 	found := m.OLVMMachines[key]
 	if found == nil {
-		return machine, fmt.Errorf("spec.infrastructureRef: OLVMMachine %s is not in the manifests", key)
+		return machine, fmt.Errorf("spec.infrastructureRef: OLVMMachine %s is not in the manifests; add it", key)
 	}
 
 	machine.Name, machine.spec, machine.live = owner.GetName(), found.Spec, true
@@ -243,7 +243,8 @@ func (m *Manifests) replicasOf(
 ) ([]Machine, *planreport.OwnerChange, error) {
 	template := m.Templates[key]
 	if template == nil {
-		return nil, nil, fmt.Errorf("its infrastructureRef: OLVMMachineTemplate %s is not in the manifests", key)
+		return nil, nil, fmt.Errorf("infrastructureRef: OLVMMachineTemplate %s is not in the manifests; add it, or "+
+			"correct the name", key)
 	}
 
 	replicas, err := m.wantedReplicas(owner)
@@ -458,7 +459,7 @@ func (m *Manifests) checkProvider(cluster *unstructured.Unstructured) error {
 	}
 
 	return fmt.Errorf("%s: spec.infrastructureRef: it is an OLVMCluster in the management cluster, and a cluster "+
-		"cannot change its provider; write back what it was", ownerName(cluster))
+		"cannot change its provider; restore the old reference", ownerName(cluster))
 }
 
 // olvmClusterOf returns the OLVMCluster of a cluster, or nil for a cluster of another provider.
@@ -477,9 +478,10 @@ func (m *Manifests) olvmClusterOf(namespace, name string) (*infrav1.OLVMCluster,
 			return found, nil
 		}
 
-		return nil, fmt.Errorf("OLVMCluster %s/%s, to which Cluster %s refers, is not in the manifests", namespace,
+		return nil, fmt.Errorf("OLVMCluster %s/%s, referenced by Cluster %s, is not in the manifests; add it",
+			namespace,
 			ref.Name, name)
 	}
 
-	return nil, fmt.Errorf("the manifests have no Cluster %s/%s", namespace, name)
+	return nil, fmt.Errorf("Cluster %s/%s is not in the manifests; add it", namespace, name)
 }

@@ -10,11 +10,11 @@ func TestManifestsWithoutMachines(t *testing.T) {
 		paths         []string
 		content, want string
 	}{
-		"nothing on standard input is a mistake": {[]string{"-"}, "", "there are no objects in -; give manifests"},
-		"an empty file is as well":               {[]string{"/dev/null"}, "", "there are no objects in /dev/null"},
-		"comments are no objects":                {[]string{"-"}, "# nothing\n---\n", "there are no objects in -"},
+		"nothing on standard input is a mistake": {[]string{"-"}, "", "no objects found in -; specify manifests"},
+		"an empty file is as well":               {[]string{"/dev/null"}, "", "no objects found in /dev/null"},
+		"comments are no objects":                {[]string{"-"}, "# nothing\n---\n", "no objects found in -"},
 		"an empty list has no objects": {[]string{"-", "/dev/null"},
-			"apiVersion: v1\nkind: List\nitems: []\n", "there are no objects in -, /dev/null"},
+			"apiVersion: v1\nkind: List\nitems: []\n", "no objects found in -, /dev/null"},
 		"objects of other kinds ask for no machines": {[]string{"/dev/null", "-"}, "apiVersion: v1\nkind: " +
 			"Namespace\nmetadata: {name: a}\n", ""},
 		"those in a list are objects, too": {[]string{"-"}, "apiVersion: v1\nkind: List\nitems: " +

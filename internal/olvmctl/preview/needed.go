@@ -20,7 +20,7 @@ func (m *Manifests) checkNeeded(machine Machine) error {
 	for _, object := range m.Pruned() {
 		key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 		if needed[object.Kind] == key {
-			return fmt.Errorf("it needs %s, which would be deleted: %s; keep it in the manifests, or name another one",
+			return fmt.Errorf("requires %s, which would be deleted: %s; keep it in the manifests, or use another one",
 				prunedForReport(object), reasonOf(object))
 		}
 	}

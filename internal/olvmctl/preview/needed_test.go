@@ -62,7 +62,7 @@ func TestANewMachineThatNeedsWhatIsPrunedIsRefused(t *testing.T) {
 
 			for output, text := range outputs(t, report) {
 				if test.want != "" {
-					check.Contains(t, output, text, "it needs ")
+					check.Contains(t, output, text, "requires ")
 					check.Contains(t, output, text, test.want)
 					check.Contains(t, output, text, "keep it in the manifests")
 				}

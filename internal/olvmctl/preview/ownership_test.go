@@ -23,7 +23,7 @@ func TestAnItemThatOthersHaveAddedToAListIsNotRemoved(t *testing.T) {
 		path  = "spec.kubeadmConfigSpec.joinConfiguration.nodeRegistration.kubeletExtraArgs"
 		v2    = `k:{"name":"v","value":"2"}`
 		pods  = `k:{"name":"max-pods","value":"200"}`
-		noted = path + `[name="max-pods",value="200"] is not in its manifest`
+		noted = path + `[name="max-pods",value="200"] is not in the manifest`
 	)
 
 	fields := func(items ...string) string {
@@ -171,8 +171,8 @@ func TestAFieldOfAManifestInAnotherAPIVersionIsRemovedWithIt(t *testing.T) {
 		"a field of the newer manifest":       {older: whole, fields: users, newer: verbosity, lost: []string{"verbosity"}, want: path + "verbosity"},
 		"a list of the older manifest":        {older: whole, fields: users, newer: verbosity, lost: []string{"users"}, want: path + "users"},
 		"a field with another name":           {older: whole, fields: timeout, newer: users, lost: []string{"initConfiguration"}, want: path + "initConfiguration"},
-		"a field of nobody":                   {older: whole, fields: users, newer: users, lost: []string{"verbosity"}, note: path + "verbosity is not in its manifest"},
-		"a field of a policy":                 {older: fragment, fields: verbosity, newer: users, lost: []string{"verbosity"}, note: path + "verbosity is not in its manifest"},
+		"a field of nobody":                   {older: whole, fields: users, newer: users, lost: []string{"verbosity"}, note: path + "verbosity is not in the manifest"},
+		"a field of a policy":                 {older: fragment, fields: verbosity, newer: users, lost: []string{"verbosity"}, note: path + "verbosity is not in the manifest"},
 		"a version that is not read":          {older: whole, fields: users, newer: users, lost: []string{"verbosity"}, unread: true, want: path + "verbosity"},
 		"a policy's version that is not read": {older: fragment, fields: verbosity, newer: users, lost: []string{"verbosity"}, unread: true, note: path + "verbosity"},
 	} {

@@ -211,14 +211,14 @@ func (machine *Machine) allocateAddresses(
 
 		if len(allocation.Recorded[nic.VNICName]) == 0 {
 			for _, pool := range nic.Guest.FromPools {
-				machine.Addresses = append(machine.Addresses, fmt.Sprintf("one of %s %s", pool.Kind, pool.Name))
+				machine.Addresses = append(machine.Addresses, fmt.Sprintf("from %s %s", pool.Kind, pool.Name))
 			}
 		}
 
 		for _, family := range []string{"IPv4", "IPv6"} {
 			if nic.Guest.IsDynamic(family == "IPv4") {
 				machine.Addresses = append(machine.Addresses,
-					fmt.Sprintf("%s of the network's choice for %s", family, nic.Guest.Interface))
+					fmt.Sprintf("dynamic %s on %s", family, nic.Guest.Interface))
 			}
 		}
 	}
@@ -586,7 +586,7 @@ func PlanAll(
 
 	capacities, err := CompareCapacities(ctx, m, added, credentials, sessions)
 	if err != nil {
-		_, _ = fmt.Fprintf(progress, "what the engine has free is not known: %v\n", err)
+		_, _ = fmt.Fprintf(progress, "cannot determine the free capacity of the engine: %v\n", err)
 	}
 
 	return out, capacities, nil
@@ -642,7 +642,7 @@ func RunPlan(
 	// Do not use the machine's name in the path: the author of the manifests must not choose the folder to remove.
 	dir, err := os.MkdirTemp(scratch, "machine-")
 	if err != nil {
-		return nil, fmt.Errorf("failed to make a folder for the plan: %w", err)
+		return nil, fmt.Errorf("failed to create a folder for the plan: %w", err)
 	}
 
 	defer func() { _ = os.RemoveAll(dir) }()

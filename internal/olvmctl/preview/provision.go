@@ -137,8 +137,8 @@ func (m *Manifests) planInventory(
 	inputs, err := inventory.ReadProvision(pool, func(name string) (infrav1.OLVMMachineSpec, error) {
 		template := m.Templates[types.NamespacedName{Namespace: pool.Namespace, Name: name}]
 		if template == nil {
-			return infrav1.OLVMMachineSpec{}, inventory.NewNoTemplateError("OLVMMachineTemplate %s is neither in the "+
-				"manifests nor in the management cluster; add it, or correct the name", name)
+			return infrav1.OLVMMachineSpec{}, inventory.NewNoTemplateError("OLVMMachineTemplate %s not found in "+
+				"the manifests or in the management cluster; add it, or correct the name", name)
 		}
 
 		return template.Spec.Template.Spec, nil
@@ -153,7 +153,7 @@ func (m *Manifests) planInventory(
 
 	plan := inventory.PlanProvision(pool, inputs.Hosts, there, taken, inUse)
 	if len(plan.Remove) > 0 {
-		reason := fmt.Sprintf("OLVMInventory %s is not to have it any more, or of another template", keyOf(pool))
+		reason := fmt.Sprintf("OLVMInventory %s no longer requests it, or requests another template", keyOf(pool))
 		out = m.goingPoolVMs(pool, plan.Remove, reason)
 	}
 
@@ -261,7 +261,7 @@ func (m *Manifests) goingPoolVMs(pool *infrav1alpha1.OLVMInventory, names []stri
 		}
 
 		if claim := there[i].Spec.ClaimRef; claim != nil {
-			machine.Destroyed += "; it goes as soon as machine " + claim.MachineName + " is deleted"
+			machine.Destroyed += "; it is destroyed after machine " + claim.MachineName + " is deleted"
 		}
 
 		out = append(out, machine)

@@ -72,7 +72,7 @@ func (m *Manifests) markDestroyed(machines []Machine, changes []planreport.Owner
 	for _, change := range changes {
 		for _, name := range change.Destroyed {
 			key := types.NamespacedName{Namespace: change.Namespace, Name: name}
-			why[key] = change.From + " is to have fewer machines"
+			why[key] = change.From + " scales down"
 		}
 
 		for _, name := range change.Candidates {

@@ -60,8 +60,8 @@ func TestAPrunedInventoryTakesItsVMsAndDisksWithIt(t *testing.T) {
 
 	for output, text := range outputs(t, report) {
 		check.Contains(t, output, text, "pool-small-0")
-		check.Contains(t, output, text, "OLVMInventory default/pool is not in the manifests")
-		check.Contains(t, output, text, "it goes as soon as machine w is deleted")
+		check.Contains(t, output, text, "OLVMInventory default/pool is no longer in the manifests")
+		check.Contains(t, output, text, "it is destroyed after machine w is deleted")
 		check.Contains(t, output, text, "root")
 	}
 
@@ -104,7 +104,7 @@ func TestASupportVMThatNothingAsksForIsDestroyed(t *testing.T) {
 
 	for output, text := range outputs(t, report) {
 		check.Contains(t, output, text, "demo-lb-api-0")
-		check.Contains(t, output, text, "support service lb-api does not ask for it any more")
+		check.Contains(t, output, text, "support service lb-api no longer requests it")
 	}
 }
 
@@ -177,22 +177,22 @@ func TestWhatNamesAGitOpsTool(t *testing.T) {
 		line    string
 	}{
 		"Helm's label alone": {mark(map[string]string{instance: "clusters"}, nil), false, "", 0,
-			"no GitOps tool has applied what the manifests have"},
+			"no GitOps tool has applied the manifests"},
 		"a label that names an Application": {mark(map[string]string{instance: "clusters"}, nil), true, "", 2,
-			"Argo CD Application clusters has applied"},
+			"all objects applied by Argo CD Application clusters"},
 		"a label that names another Application": {mark(map[string]string{instance: "other"}, nil), true, "", 0,
-			"app.kubernetes.io/instance alone does not name one"},
+			"app.kubernetes.io/instance alone does not identify a tool"},
 		"a label that the manifests have, too": {mark(map[string]string{instance: "clusters"}, nil), false, "clusters", 2,
-			"all that instance clusters has applied"},
+			"all objects applied by instance clusters"},
 		"a tracking ID": {mark(nil, map[string]string{"argocd.argoproj.io/tracking-id": "clusters:x/SELF"}), false, "", 2,
-			"Argo CD Application clusters has applied"},
+			"all objects applied by Argo CD Application clusters"},
 		"a tracking ID beside a label of Helm": {mark(map[string]string{instance: "release"},
 			map[string]string{"argocd.argoproj.io/tracking-id": "clusters:x/SELF"}), false, "", 2,
-			"Argo CD Application clusters has applied"},
+			"all objects applied by Argo CD Application clusters"},
 		"a copy of another's tracking ID": {mark(nil, map[string]string{
 			"argocd.argoproj.io/tracking-id": "clusters:x/Cluster:default/another"}), false, "", 0, "no GitOps tool"},
 		"a release of Helm": {mark(nil, map[string]string{"meta.helm.sh/release-name": "demo",
-			"meta.helm.sh/release-namespace": "default"}), false, "", 2, "Helm release default/demo has applied"},
+			"meta.helm.sh/release-namespace": "default"}), false, "", 2, "all objects applied by Helm release default/demo"},
 		"an object that Helm keeps": {mark(nil, map[string]string{"meta.helm.sh/release-name": "demo",
 			"helm.sh/resource-policy": "keep"}), false, "", 0, "Helm release"},
 		"an object that Argo CD keeps": {mark(nil, map[string]string{"argocd.argoproj.io/tracking-id": "clusters:x/SELF",
@@ -227,7 +227,7 @@ func TestAnEmptyFolderPrunesEverything(t *testing.T) {
 	for name, change := range map[string]bool{"an error": false, "asked for": true} {
 		m, err := loadWith([]string{t.TempDir()}, nil, source.Options{MayBeEmpty: change})
 		if !change {
-			check.Error(t, err, "no manifests in")
+			check.Error(t, err, "no manifests found in")
 			continue
 		}
 
@@ -242,13 +242,13 @@ func TestAnEmptyFolderPrunesEverything(t *testing.T) {
 		check.Equal(t, name, report.Summary, planreport.Summary{Destroy: 3, Objects: 6})
 
 		for output, text := range outputs(t, report) {
-			check.Contains(t, output, text, "all objects of all namespaces, because there are no manifests")
+			check.Contains(t, output, text, "all objects in all namespaces, because there are no manifests")
 			check.Contains(t, output, text, "demo-control-plane-x")
 		}
 	}
 
 	_, err := loadWith([]string{t.TempDir() + "/gone"}, nil, source.Options{MayBeEmpty: true})
-	check.Error(t, err, "git keeps no folder without files")
+	check.Error(t, err, "git does not store empty folders")
 }
 
 // TestAPlanAgreesWithTheControllers has various changes of a running machine.

@@ -68,7 +68,7 @@ var rolloutPaths = []string{
 // nil, every field may differ.
 func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string {
 	if live == nil {
-		return fmt.Sprintf("its apiVersion becomes %s, so that its fields cannot be compared", owner.GetAPIVersion())
+		return fmt.Sprintf("its apiVersion changes to %s, so its fields cannot be compared", owner.GetAPIVersion())
 	}
 
 	asked, there, owned := rolloutFields(owner), rolloutFields(live), m.ownershipOf(live)
@@ -89,8 +89,8 @@ func (m *Manifests) changeForAll(owner, live *unstructured.Unstructured) string 
 
 		for _, field := range foreign {
 			m.addNote(
-				fmt.Sprintf("%s: %s is not in its manifest, and no manifest has set it: it stays, and no machine "+
-					"is replaced for it", ownerName(owner), shownPath(field)),
+				fmt.Sprintf("%s: %s is not in the manifest, but no manifest has set it: it stays, and replaces no "+
+					"machine", ownerName(owner), shownPath(field)),
 			)
 		}
 
@@ -191,7 +191,7 @@ func (m *Manifests) changeFor(owner, machine *unstructured.Unstructured) string 
 
 	from := infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
 	if template.Kind != "" && !template.IsOf("OLVMMachineTemplate") {
-		return fmt.Sprintf("its template becomes %s %s, which is not of this provider",
+		return fmt.Sprintf("its template becomes %s %s of another provider",
 			schema.GroupKind{Group: template.Group, Kind: template.Kind}, template.Name)
 	}
 
@@ -277,8 +277,8 @@ func (m *Manifests) isRemediated(owner, machine *unstructured.Unstructured, all 
 
 	if conditionOf(machine, clusterv1.MachineOwnerRemediatedCondition) != "False" {
 		if conditionOf(machine, clusterv1.MachineExternallyRemediatedCondition) == "False" {
-			m.addNote(fmt.Sprintf("Machine %s/%s is unhealthy: its MachineHealthCheck has it remediated by a template "+
-				"first; an OLVMRemediation reboots it, and has it replaced if that does not help",
+			m.addNote(fmt.Sprintf("Machine %s/%s is unhealthy: its MachineHealthCheck uses a remediation template; "+
+				"an OLVMRemediation reboots the VM first, and replaces the machine if this does not help",
 				machine.GetNamespace(), machine.GetName()))
 		}
 
@@ -307,8 +307,8 @@ func (m *Manifests) isRemediated(owner, machine *unstructured.Unstructured, all 
 		return true
 	}
 
-	m.addNote(fmt.Sprintf("%s: Machine %s is unhealthy, and may not be replaced: %d of %s unhealthy, and Cluster API "+
-		"replaces one of at least %d", ownerName(owner), machine.GetName(), unhealthy,
+	m.addNote(fmt.Sprintf("%s: Machine %s is unhealthy, but may not be replaced: %d of %s unhealthy, and Cluster "+
+		"API replaces only one unhealthy machine of at least %d", ownerName(owner), machine.GetName(), unhealthy,
 		english.Plural(machines, "machine is", "machines are"), leastForRemediation))
 
 	return false
@@ -352,14 +352,14 @@ func (m *Manifests) addNote(line string) { m.notes = append(m.notes, line) }
 func (m *Manifests) noteWaiting() {
 	for _, cluster := range m.Clusters {
 		if m.isPaused(cluster) {
-			m.addNote(ownerName(cluster) + " is paused: what is listed of it happens only when it is resumed")
+			m.addNote(ownerName(cluster) + " is paused: its changes take effect only after it is resumed")
 		}
 	}
 
 	for _, part := range m.HealthChecks() {
 		if found := changeOfHealthCheck(part); found != "" {
 			m.addNote(fmt.Sprintf("%s: %s: Cluster API destroys machines of Cluster %s/%s that it finds unhealthy, "+
-				"which cannot be seen in the manifests", ownerName(part.Written), found,
+				"which the plan cannot show", ownerName(part.Written), found,
 				part.Written.GetNamespace(), part.Cluster))
 		}
 	}
@@ -370,11 +370,11 @@ func (m *Manifests) noteWaiting() {
 		}
 
 		if m.isPaused(owner) {
-			m.addNote(ownerName(owner) + " is paused: what is listed of it happens only when it is resumed")
+			m.addNote(ownerName(owner) + " is paused: its changes take effect only after it is resumed")
 		}
 
 		if after := rolloutAfter(owner); after.After(time.Now()) && len(m.machinesMadeBy(owner)) > 0 {
-			m.addNote(fmt.Sprintf("%s: all machines that it has are replaced after %s (spec.rollout.after)",
+			m.addNote(fmt.Sprintf("%s: all its existing machines are replaced after %s (spec.rollout.after)",
 				ownerName(owner), after.UTC().Format(time.RFC3339)))
 		}
 	}
@@ -384,7 +384,7 @@ func (m *Manifests) noteWaiting() {
 func changeOfHealthCheck(part planinput.ClassPart) string {
 	switch {
 	case part.Unread != "":
-		return part.Unread + ", so that it may change"
+		return part.Unread + ", so it may change"
 	case part.Live == nil:
 		return "it is new"
 	}

@@ -40,7 +40,7 @@ func TestAPlanSeesWhatElseRollsMachinesOut(t *testing.T) {
 		"a time has passed": {rollout, rollout + "    after: '2026-02-01T00:00:00Z'\n", nil, planreport.Summary{Replace: 1},
 			"spec.rollout.after 2026-02-01T00:00:00Z has passed"},
 		"a time is still to come": {rollout, rollout + "    after: '2999-01-01T00:00:00Z'\n", nil, planreport.Summary{},
-			"all machines that it has are replaced after 2999-01-01T00:00:00Z"},
+			"all its existing machines are replaced after 2999-01-01T00:00:00Z"},
 		"a machine is unhealthy": {"replicas: 2", "replicas: 2", func(o *unstructured.Unstructured) {
 			if o.GetName() == "demo-md-0-b" {
 				o.Object["status"] = map[string]any{"conditions": []any{
@@ -188,7 +188,7 @@ func TestATemplateThatLosesAFieldIsRefused(t *testing.T) {
 		),
 	)
 	check.Error(t, err, "")
-	check.Error(t, m.AddLive(t.Context(), fixture.NewManagement(t), ""), "templates cannot be changed")
+	check.Error(t, m.AddLive(t.Context(), fixture.NewManagement(t), ""), "templates are immutable")
 }
 
 // TestAFieldThatOthersHaveSetIsNotRemoved has a control plane with fields missing from its manifest.
@@ -197,7 +197,7 @@ func TestAFieldThatOthersHaveSetIsNotRemoved(t *testing.T) {
 		ref    = `"f:machineTemplate":{"f:spec":{"f:infrastructureRef":{"f:name":{}}}}`
 		ntp    = `"f:kubeadmConfigSpec":{"f:ntp":{"f:enabled":{}}}`
 		count  = `"f:kubeadmConfigSpec":{"f:verbosity":{}}`
-		note   = "spec.kubeadmConfigSpec.ntp is not in its manifest"
+		note   = "spec.kubeadmConfigSpec.ntp is not in the manifest"
 		change = "spec.kubeadmConfigSpec.ntp.enabled changes"
 	)
 	by := func(manager, operation, fields string) any {
@@ -253,7 +253,7 @@ func TestAFieldThatOthersHaveSetIsNotRemoved(t *testing.T) {
 // TestOnlyWhatClusterAPIRemediatesIsReplaced has a control plane about to lose its etcd. Cluster API does not remediate
 // it.
 func TestOnlyWhatClusterAPIRemediatesIsReplaced(t *testing.T) {
-	const refused, rebooted = "is unhealthy, and may not be replaced", "remediated by a template first"
+	const refused, rebooted = "is unhealthy, but may not be replaced", "uses a remediation template"
 
 	for name, test := range map[string]struct {
 		kind                        string

@@ -24,8 +24,8 @@ func (m *Manifests) supportMachines() ([]Machine, error) {
 	for _, key := range slices.SortedFunc(maps.Keys(m.Services), byKey) {
 		of := m.Services[key]
 		if m.LiveServices[key] == nil && !m.hasCluster(key) { // an existing one reports it in its status
-			return nil, fmt.Errorf("%s %s: spec.clusterName: Cluster %s is neither in the manifests nor "+
-				"in the management cluster; add it, or correct the name", support.Kind, key, of.Spec.ClusterName)
+			return nil, fmt.Errorf("%s %s: spec.clusterName: Cluster %s not found in the manifests or in the "+
+				"management cluster; add it, or correct the name", support.Kind, key, of.Spec.ClusterName)
 		}
 	}
 
@@ -38,7 +38,7 @@ func (m *Manifests) supportMachines() ([]Machine, error) {
 
 		infra, err := m.olvmClusterOf(cluster.GetNamespace(), cluster.GetName())
 		if err == nil && infra == nil {
-			err = fmt.Errorf("spec.clusterName: the infrastructure of Cluster %s is an %s, and no OLVMCluster",
+			err = fmt.Errorf("spec.clusterName: the infrastructure of Cluster %s is an %s, not an OLVMCluster",
 				of.Spec.ClusterName, kind)
 		}
 
@@ -84,8 +84,8 @@ func (m *Manifests) supportMachinesOf(
 		key := types.NamespacedName{Namespace: of.Namespace, Name: service.VM.MachineTemplateName}
 		template := m.Templates[key]
 		if template == nil {
-			return nil, fmt.Errorf("%s.machineTemplateName: OLVMMachineTemplate %s is neither in the manifests nor in "+
-				"the management cluster; add it, or correct the name", service.Field, key)
+			return nil, fmt.Errorf("%s.machineTemplateName: OLVMMachineTemplate %s not found in the manifests or "+
+				"in the management cluster; add it, or correct the name", service.Field, key)
 		}
 
 		for _, vm := range service.VMs(of.Spec.ClusterName) {

@@ -118,7 +118,7 @@ func (m *Manifests) takenAddressErrors(
 				found = append(
 					found,
 					fmt.Errorf(
-						"%s: %s is an address of VM %s, as its guest says; choose another, or stop that VM", of,
+						"%s: %s is in use by VM %s, as reported by its guest; use another address, or stop this VM", of,
 						address, other.vm.Name,
 					),
 				)

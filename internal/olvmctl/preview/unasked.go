@@ -35,7 +35,7 @@ func (m *Manifests) unrequestedSupport(asked []Machine) []Machine {
 			Cluster: cluster, From: "OLVMCluster/" + infra.Name + " " + service,
 			Namespace: key.Namespace, Name: key.Name,
 			infraName: key.Name, uid: machine.UID, service: service, spec: machine.Spec, live: true, olvmCluster: infra,
-			Destroyed: "support service " + service + " does not ask for it any more",
+			Destroyed: "support service " + service + " no longer requests it",
 		})
 	}
 

@@ -109,7 +109,7 @@ func (d *Display) reportStillRunning(name string, begin time.Time) {
 	defer d.mu.Unlock()
 
 	if time.Since(d.said) >= heartbeat.Interval {
-		d.printLine("%s: %.0f s so far", name, time.Since(begin).Seconds())
+		d.printLine("%s: %.0f s elapsed", name, time.Since(begin).Seconds())
 	}
 }
 
@@ -174,7 +174,7 @@ func (d *Display) WaitFor(ctx context.Context, timeout time.Duration, check func
 		}
 
 		if w.isFinal() {
-			return fmt.Errorf("it waits in vain: %s", w.last)
+			return fmt.Errorf("cannot make progress: %s", w.last)
 		}
 
 		select {
@@ -184,10 +184,10 @@ func (d *Display) WaitFor(ctx context.Context, timeout time.Duration, check func
 			}
 
 			if ctx.Err() != nil {
-				return fmt.Errorf("%w; it waited for this: %s", ErrInterrupted, w.last)
+				return fmt.Errorf("%w while waiting: %s", ErrInterrupted, w.last)
 			}
 
-			return fmt.Errorf("not done after %s: %s", timeout, w.last)
+			return fmt.Errorf("timed out after %s: %s", timeout, w.last)
 		case <-time.After(PollInterval):
 		}
 	}

@@ -60,7 +60,7 @@ func TestWaitNamesWhatItWaitedFor(t *testing.T) {
 		var out bytes.Buffer
 
 		err := NewDisplay(&out).WaitFor(t.Context(), time.Millisecond, noMachines)
-		if err == nil || err.Error() != "not done after 1ms: no machines" {
+		if err == nil || err.Error() != "timed out after 1ms: no machines" {
 			t.Errorf("after the timeout: %v", err)
 		}
 
@@ -93,7 +93,7 @@ func TestWaitEndsWhenAnErrorStaysFinal(t *testing.T) {
 
 			return fmt.Errorf("Machine a: %w", MarkFinal(errors.New("no network")))
 		})
-		check.Error(t, err, "it waits in vain: Machine a: no network")
+		check.Error(t, err, "cannot make progress: Machine a: no network")
 		check.Equal(t, "the time that it waits", time.Since(begin), 8*time.Second+finalAfter)
 	})
 }
@@ -133,7 +133,7 @@ func TestNoStepIsSilentFor15Seconds(t *testing.T) {
 				time.Sleep(25 * time.Second)
 				return nil
 			},
-			want: "Asking: \n  Asking: 10 s so far\n  Asking: 20 s so far\nAsking: ok (25 s)\n",
+			want: "Asking: \n  Asking: 10 s elapsed\n  Asking: 20 s elapsed\nAsking: ok (25 s)\n",
 		},
 		"a quiet step": {
 			run: func(d *Display, step func() error) error { return d.RunQuietly("Looking", step) },
@@ -141,7 +141,7 @@ func TestNoStepIsSilentFor15Seconds(t *testing.T) {
 				time.Sleep(12 * time.Second)
 				return nil
 			},
-			want: "  Looking: 10 s so far\n",
+			want: "  Looking: 10 s elapsed\n",
 		},
 		"a step that says something itself": {
 			run: func(d *Display, step func() error) error { return d.RunStep("Asking", step) },

@@ -121,7 +121,7 @@ func unknownOfStruct(value map[string]any, node *yaml.Node, known map[string]ref
 			continue
 		}
 
-		out = append(out, Problem{Line: line, Path: full, Message: "there is no such field" +
+		out = append(out, Problem{Line: line, Path: full, Message: "unknown field" +
 			clusterfile.DidYouMean(key, slices.Collect(maps.Keys(known)))})
 	}
 

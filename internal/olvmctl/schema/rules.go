@@ -155,8 +155,8 @@ func (r *rules) unknownFields(object *unstructured.Unstructured, node *yaml.Node
 
 	for _, path := range pruning.PruneWithOptions(object.DeepCopy().Object, r.structural, true,
 		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}) {
-		out = append(out, Problem{Line: LineOf(node, path), Path: path, Message: "the management cluster has no such " +
-			"field; upgrade what serves " + object.GetKind() + " there, or remove the field"})
+		out = append(out, Problem{Line: LineOf(node, path), Path: path, Message: "unknown field in the management " +
+			"cluster; upgrade the provider of " + object.GetKind() + " there, or remove the field"})
 	}
 
 	return out
@@ -195,7 +195,7 @@ func evenControlPlane(object *unstructured.Unstructured, node *yaml.Node) []Prob
 	}
 
 	return []Problem{{Line: LineOf(node, "spec.replicas"), Path: "spec.replicas", Message: fmt.Sprintf(
-		"%d is even, and etcd needs an odd number of machines; write %d or %d", replicas, replicas-1, replicas+1)}}
+		"%d is even, but etcd requires an odd number of machines; use %d or %d", replicas, replicas-1, replicas+1)}}
 }
 
 // WithDefaults returns an object with the defaults in this release's CRDs, as an API server would.

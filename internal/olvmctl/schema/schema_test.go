@@ -60,8 +60,8 @@ func TestAFieldIsFoundWhereItIsWritten(t *testing.T) {
 
 	problems := UnknownFields(objects[0], node.Content[0])
 	check.Equal(t, "problems", problems, []Problem{
-		{Line: 5, Path: "metadata.lables", Message: "there is no such field; did you mean labels?"},
-		{Line: 9, Path: "spec.taints[0].efect", Message: "there is no such field; did you mean effect?"},
+		{Line: 5, Path: "metadata.lables", Message: "unknown field; did you mean labels?"},
+		{Line: 9, Path: "spec.taints[0].efect", Message: "unknown field; did you mean effect?"},
 	})
 	check.Equal(t, "the line of a path that is not there", LineOf(node.Content[0], "spec.taints[0].other"), 8)
 	check.Length(t, "a kind of others", UnknownFields(&unstructured.Unstructured{Object: map[string]any{

@@ -71,8 +71,8 @@ func Read(paths []string, stdin io.Reader, options Options) ([]Object, error) {
 
 	for _, dir := range r.Kustomizations {
 		if kustomization.Find(dir) == "" {
-			return nil, fmt.Errorf("%s: it has no kustomization.yaml; give a folder that has one with -k, and others "+
-				"with -f", dir)
+			return nil, fmt.Errorf("%s: no kustomization.yaml found; use -k only for folders with a "+
+				"kustomization.yaml, and -f for others", dir)
 		}
 
 		if err := r.addKustomization(dir); err != nil {
@@ -87,8 +87,8 @@ func Read(paths []string, stdin io.Reader, options Options) ([]Object, error) {
 	}
 
 	if len(r.variables) > 0 {
-		r.Note("nothing has replaced the variables " + strings.Join(r.variables, ", ") +
-			"; if Flux does, give --flux, and their values with --substitute NAME=VALUE")
+		r.Note("the manifests contain unset variables: " + strings.Join(r.variables, ", ") +
+			"; if Flux sets them, use --flux, and --substitute NAME=VALUE for their values")
 	}
 
 	return r.out, nil
@@ -110,9 +110,8 @@ func (r *reader) readPath(path string, stdin io.Reader) error {
 
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s does not exist; "+
-			"git keeps no folder without files: if the last manifest was deleted, make "+
-			"the folder, and plan with --kubeconfig and --prune: %w", path, err)
+		return fmt.Errorf("%s does not exist; git does not store empty folders: if you deleted the last manifest, "+
+			"create the folder, and use --kubeconfig and --prune: %w", path, err)
 	}
 
 	if err != nil {
@@ -184,7 +183,7 @@ func (r *reader) readFolder(dir string) error {
 
 	files, err := manifest.ListFiles(dir)
 	if errors.Is(err, manifest.ErrNoObject) && len(built) == 0 && r.MayBeEmpty {
-		r.Note(dir + " has no manifests: everything that was in it would be deleted")
+		r.Note(dir + " has no manifests: all objects that were in it would be deleted")
 		return nil
 	}
 
@@ -301,7 +300,7 @@ func (r *reader) addFile(path string) error {
 
 	err = r.addDocuments(path, content)
 	if errors.Is(err, manifest.ErrNoObject) && len(r.out) == before && !hasObject(content) {
-		r.Note("passed over " + path + ", which has no object of Kubernetes")
+		r.Note("skipped " + path + ", which contains no Kubernetes object")
 		return nil
 	}
 
@@ -328,8 +327,8 @@ func (r *reader) addDocuments(from string, content []byte) error {
 
 	for _, node := range nodes {
 		if key, line := repeatedKey(node); key != "" {
-			return fmt.Errorf("%s: line %d: the key %q is there already; tools differ in which of them counts: remove "+
-				"one", from, line, key)
+			return fmt.Errorf("%s: line %d: duplicate key %q, which tools interpret differently; remove one of them",
+				from, line, key)
 		}
 	}
 
@@ -391,12 +390,13 @@ const maxDepth = 10
 // checkList rejects a false List, because tools would ignore it or its items.
 func checkList(list Object) error {
 	if !strings.HasSuffix(list.GetKind(), "List") {
-		return fmt.Errorf("%s: %s has items, which only a List has; remove them", list.DescribeSource(), list.GetKind())
+		return fmt.Errorf("%s: %s has items, which are supported only in a List; remove them", list.DescribeSource(),
+			list.GetKind())
 	}
 
 	if list.depth > maxDepth {
 		return fmt.Errorf(
-			"%s: it has Lists in Lists more than %d deep; write the objects as documents", list.DescribeSource(),
+			"%s: Lists are nested more than %d levels deep; write the objects as YAML documents", list.DescribeSource(),
 			maxDepth,
 		)
 	}
@@ -407,7 +407,7 @@ func checkList(list Object) error {
 		for _, key := range []string{"apiVersion", "kind"} {
 			if text, _ := fields[key].(string); text == "" {
 				return fmt.Errorf(
-					"%s: items[%d].%s: it is missing; write that of the object", list.DescribeSource(), i, key,
+					"%s: items[%d].%s: required", list.DescribeSource(), i, key,
 				)
 			}
 		}
@@ -425,7 +425,7 @@ func (r *reader) addObject(object Object) error {
 		return object.EachListItem(func(item runtime.Object) error {
 			one, ok := item.(*unstructured.Unstructured)
 			if !ok {
-				return errors.New("an item of a List is no object")
+				return errors.New("an item of a List is not an object")
 			}
 
 			return r.addObject(Object{Unstructured: one, From: object.From, depth: object.depth + 1})

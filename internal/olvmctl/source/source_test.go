@@ -96,7 +96,7 @@ func TestAFolderIsReadAsAGitOpsToolAppliesIt(t *testing.T) {
 		"other YAML is passed over": {
 			map[string]string{"md.yaml": deployment, "values.yaml": "replicas: 3\n", "list.yaml": "- a\n",
 				"package.json": `{"name": "x"}`}, ".",
-			[]int64{1}, "values.yaml, which has no object",
+			[]int64{1}, "values.yaml, which contains no Kubernetes object",
 		},
 		"a hidden folder is not read": {
 			map[string]string{"md.yaml": deployment, ".github/a.yaml": deployment, ".github/kustomization.yaml": "x: 1\n"}, ".",
@@ -115,7 +115,7 @@ func TestAFolderIsReadAsAGitOpsToolAppliesIt(t *testing.T) {
 func TestAFileThatHidesAnObjectIsNotPassedOver(t *testing.T) {
 	dir := write(t, map[string]string{"a.yaml": "replicas: 3\n---\n" + deployment})
 	_, _, err := read(t, dir, Options{})
-	check.Error(t, err, "a.yaml: document 1: apiVersion: it is missing")
+	check.Error(t, err, "a.yaml: document 1: apiVersion: required")
 
 	dir = write(t, map[string]string{"a.yaml": "{{ range .Values.machines }}\n"})
 	_, _, err = read(t, dir, Options{})
@@ -124,7 +124,7 @@ func TestAFileThatHidesAnObjectIsNotPassedOver(t *testing.T) {
 
 func TestAFolderForKMustHaveAKustomization(t *testing.T) {
 	_, err := Read(nil, nil, Options{Kustomizations: []string{write(t, map[string]string{"md.yaml": deployment})}})
-	check.Error(t, err, "it has no kustomization.yaml")
+	check.Error(t, err, "no kustomization.yaml found")
 }
 
 func TestAFileThatIsNotUTF8IsNamedWithItsEncoding(t *testing.T) {
@@ -146,13 +146,13 @@ func TestAFileThatIsNotUTF8IsNamedWithItsEncoding(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct{ content, want string }{
-		"PowerShell":                {encode(deployment, true, false), "md.yaml: it is in UTF-16 (little endian)"},
-		"UTF-16 in the other order": {encode(deployment, true, true), "md.yaml: it is in UTF-16 (big endian)"},
-		"UTF-16 without a mark":     {encode(deployment, false, false), "md.yaml: it is in UTF-16; save it in UTF-8"},
-		"Windows-1252":              {deployment + "# Gr\xf6\xdfe\n", "md.yaml: it is not in UTF-8, perhaps in Windows-1252"},
-		"git-crypt":                 {"\x00GITCRYPT\x00abc", "md.yaml: it is encrypted by git-crypt"},
-		"an archive":                {"PK\x03\x04\x00\x00", "md.yaml: it is no text"},
-		"tabs":                      {"kind: A\nmetadata:\n\tname: a\n", "indent with blanks, not with tabs"},
+		"PowerShell":                {encode(deployment, true, false), "md.yaml: encoded in UTF-16 (little endian)"},
+		"UTF-16 in the other order": {encode(deployment, true, true), "md.yaml: encoded in UTF-16 (big endian)"},
+		"UTF-16 without a mark":     {encode(deployment, false, false), "md.yaml: encoded in UTF-16; save it as UTF-8"},
+		"Windows-1252":              {deployment + "# Gr\xf6\xdfe\n", "md.yaml: not encoded in UTF-8, but maybe in Windows-1252"},
+		"git-crypt":                 {"\x00GITCRYPT\x00abc", "md.yaml: encrypted by git-crypt"},
+		"an archive":                {"PK\x03\x04\x00\x00", "md.yaml: not a text file"},
+		"tabs":                      {"kind: A\nmetadata:\n\tname: a\n", "indent with spaces, not tabs"},
 		"UTF-8 with a mark":         {"\ufeff" + deployment, ""},
 		"line ends of Windows":      {strings.ReplaceAll(deployment, "\n", "\r\n"), ""},
 	} {
@@ -182,10 +182,10 @@ func TestVariablesOfFlux(t *testing.T) {
 		"on request":             {"v1.${MINOR}.0", map[string]string{"MINOR": "36"}, "v1.36.0", "", ""},
 		"an escaped one stays":   {"a-$${KUBERNETES_VERSION}", map[string]string{}, "a-${KUBERNETES_VERSION}", "", ""},
 		"a default":              {"v1.${MINOR:=35}.0", map[string]string{}, "v1.35.0", "", ""},
-		"one without a value":    {"${MINOR}", map[string]string{}, "", "", "the variable MINOR has no value"},
-		"one of several lines":   {"${MINOR}", map[string]string{"MINOR": "v1\n      failureDomain: b"}, "", "", "it is no YAML"},
+		"one without a value":    {"${MINOR}", map[string]string{}, "", "", "variable MINOR is not set"},
+		"one of several lines":   {"${MINOR}", map[string]string{"MINOR": "v1\n      failureDomain: b"}, "", "", "invalid YAML after"},
 		"one that ends its line": {"${MINOR}", map[string]string{"MINOR": "v1.36.0\n"}, "v1.36.0", "", ""},
-		"not requested":          {"${MINOR}", nil, "${MINOR}", "${MINOR}; if Flux does, give --flux", ""},
+		"not requested":          {"${MINOR}", nil, "${MINOR}", "${MINOR}; if Flux sets them, use --flux", ""},
 		"escaped, not requested": {"$${KUBERNETES_VERSION}", nil, "$${KUBERNETES_VERSION}", "$${KUBERNETES_VERSION}", ""},
 		"that of the provider":   {"${KUBERNETES_VERSION}", nil, "${KUBERNETES_VERSION}", "", ""},
 	} {
@@ -218,14 +218,14 @@ func TestVariablesOfFlux(t *testing.T) {
 // a repository could make olvmctl read other files: a Secret, a token of git, or a file without an end.
 func TestALinkReachesNoFileOfTheUser(t *testing.T) {
 	for name, test := range map[string]struct{ link, to, read, want string }{
-		"a file of the user":          {"repository/clusters/a.yaml", "OUTSIDE/secret.yaml", "clusters", "leads out of "},
-		"a folder of the user":        {"repository/linked", "OUTSIDE", "linked/", "leads out of "},
-		"in the place of a file":      {"repository/a.yaml", "OUTSIDE/secret.yaml", "a.yaml", "leads out of "},
-		"a device":                    {"repository/clusters/a.yaml", "/dev/zero", "clusters", "leads out of "},
-		"git's token":                 {"repository/clusters/a.yaml", "../.git/config", "clusters", "git's own"},
+		"a file of the user":          {"repository/clusters/a.yaml", "OUTSIDE/secret.yaml", "clusters", "it is a link to a file outside "},
+		"a folder of the user":        {"repository/linked", "OUTSIDE", "linked/", "it is a link to a file outside "},
+		"in the place of a file":      {"repository/a.yaml", "OUTSIDE/secret.yaml", "a.yaml", "it is a link to a file outside "},
+		"a device":                    {"repository/clusters/a.yaml", "/dev/zero", "clusters", "it is a link to a file outside "},
+		"git's token":                 {"repository/clusters/a.yaml", "../.git/config", "clusters", "it is an internal file of git"},
 		"a file of the repository":    {"repository/clusters/a.yaml", "../base/md.yaml", "clusters", ""},
 		"a folder of the repository":  {"repository/linked", "base", "linked/", ""},
-		"outside, of no repository":   {"free/a.yaml", "OUTSIDE/secret.yaml", "../free", "leads out of "},
+		"outside, of no repository":   {"free/a.yaml", "OUTSIDE/secret.yaml", "../free", "it is a link to a file outside "},
 		"in a folder, of none":        {"free/a.yaml", "..data/md.yaml", "../free", ""},
 		"named, and of no repository": {"free/a.yaml", "OUTSIDE/secret.yaml", "../free/a.yaml", ""},
 	} {
@@ -253,20 +253,20 @@ func TestWhatToolsReadDifferentlyIsRefused(t *testing.T) {
 
 	for name, test := range map[string]struct{ text, want string }{
 		"a key twice": {strings.Replace(deployment, "{replicas: 1,", "{replicas: 1, replicas: 9,", 1),
-			`a.yaml: line 4: the key "replicas" is there already`},
+			`a.yaml: line 4: duplicate key "replicas"`},
 		"a key of a mapping twice": {"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nspec:\n  a: 1\n---\nkind: X\napiVersion: v1\nkind: Y\n",
-			`line 9: the key "kind" is there already`},
-		"a key of JSON twice":           {`{"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "name": "b"}}`, `the key "name"`},
-		"an object that looks like one": {strings.Replace(md, "spec:", "items: [], spec:", 1), "MachineDeployment has items, which only a List has"},
-		"an item without a kind":        {"{apiVersion: v1, kind: List, items: [{apiVersion: v1, metadata: {name: a}}]}", "items[0].kind: it is missing"},
+			`line 9: duplicate key "kind"`},
+		"a key of JSON twice":           {`{"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "name": "b"}}`, `duplicate key "name"`},
+		"an object that looks like one": {strings.Replace(md, "spec:", "items: [], spec:", 1), "MachineDeployment has items, which are supported only in a List"},
+		"an item without a kind":        {"{apiVersion: v1, kind: List, items: [{apiVersion: v1, metadata: {name: a}}]}", "items[0].kind: required"},
 		"an item that is no object":     {"{apiVersion: v1, kind: List, items: [a]}", ""},
-		"Lists in Lists in Lists":       {nested, "Lists in Lists more than 10 deep"},
+		"Lists in Lists in Lists":       {nested, "Lists are nested more than 10 levels deep"},
 		"a List in a List":              {"{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: List, items: [" + md + "]}]}", "-"},
 		"aliases of aliases": {"a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n" +
 			"d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n" +
 			"apiVersion: v1\nkind: X\ng: [*f,*f,*f,*f,*f,*f,*f,*f,*f]\n", "excessive aliasing"},
-		"an alias of itself": {"apiVersion: v1\nkind: X\na: &a [*a]\n", "it is not valid YAML or JSON"},
-		"very deep":          {"apiVersion: v1\nkind: X\na: " + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000), "it is not valid YAML or JSON"},
+		"an alias of itself": {"apiVersion: v1\nkind: X\na: &a [*a]\n", "invalid YAML or JSON"},
+		"very deep":          {"apiVersion: v1\nkind: X\na: " + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000), "invalid YAML or JSON"},
 		"a very large file":  {deployment + "# " + strings.Repeat("x", 65<<20), "larger than 64 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,8 +47,8 @@ func substituteVariables(
 	}
 
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("%s: the variable %s has no value; give it with --substitute %s=VALUE, or write $${%s} "+
-			"if Flux is to leave it", name, strings.Join(missing, ", "), missing[0], missing[0])
+		return nil, fmt.Errorf("%s: variable %s is not set; use --substitute %s=VALUE, or write $${%s} if Flux "+
+			"must not replace it", name, strings.Join(missing, ", "), missing[0], missing[0])
 	}
 
 	// Flux drops line breaks in values: a second line could add a field.
@@ -56,12 +56,12 @@ func substituteVariables(
 		return strings.ReplaceAll(values[name], "\n", "")
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: its variables cannot be substituted: %w", name, err)
+		return nil, fmt.Errorf("%s: failed to substitute variables: %w", name, err)
 	}
 
 	out := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal([]byte(text), &out.Object); err != nil {
-		return nil, fmt.Errorf("%s: it is no YAML after variables were substituted", name)
+		return nil, fmt.Errorf("%s: invalid YAML after the substitution of variables", name)
 	}
 
 	return out, nil

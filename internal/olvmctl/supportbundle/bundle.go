@@ -72,14 +72,14 @@ func Gather(ctx context.Context, o Options) (*Bundle, error) {
 		what string
 		run  func(context.Context) error
 	}{
-		{"the Secrets", g.addSecrets},
-		{"the objects", g.addObjects},
-		{"the tree", g.addTree},
-		{"the events", g.addEvents},
-		{"the states of Terraform", g.addStates},
-		{"what happened to the machines", g.addHistories},
-		{"the logs of managers", g.addLogs},
-		{"the engine", g.addEngine},
+		{"Secrets", g.addSecrets},
+		{"objects", g.addObjects},
+		{"tree", g.addTree},
+		{"events", g.addEvents},
+		{"Terraform states", g.addStates},
+		{"history of machines", g.addHistories},
+		{"manager logs", g.addLogs},
+		{"engine", g.addEngine},
 	} {
 		if err := step.run(ctx); err != nil {
 			g.addProblem(step.what, err)
@@ -123,13 +123,13 @@ func (g *gathering) redactFiles() {
 func (g *gathering) addReadme() {
 	var out strings.Builder
 
-	fmt.Fprintf(&out, "Cluster %s/%s at %s, gathered by olvmctl %s.\n\n", g.In.Namespace, g.Name,
+	fmt.Fprintf(&out, "Cluster %s/%s at %s, collected by olvmctl %s.\n\n", g.In.Namespace, g.Name,
 		g.Now.UTC().Format(time.RFC3339), version.Version)
-	out.WriteString("Values of Secrets, user data, and whatever repeats them are taken out: " + redact.Mark + ".\n" +
-		"Names, addresses and the structure of the site are in it. Look before you pass it on.\n")
+	out.WriteString("Values of Secrets, user data, and their copies are replaced: " + redact.Mark + ".\n" +
+		"The files contain names, addresses and the structure of your site. Review them before you share them.\n")
 
 	if len(g.bundle.Problems) > 0 {
-		out.WriteString("\nNot in it:\n")
+		out.WriteString("\nNot included:\n")
 	}
 
 	for _, problem := range g.bundle.Problems {

@@ -20,7 +20,7 @@ const engineEvents = 100
 // addEngine adds what the engine knows about the VMs of the cluster, with their disks and events.
 func (g *gathering) addEngine(ctx context.Context) error {
 	if !g.Engine {
-		return errors.New("it was not asked for")
+		return errors.New("not requested")
 	}
 
 	var cluster infrav1.OLVMCluster

@@ -107,7 +107,8 @@ func (g *gathering) addSecrets(ctx context.Context) error {
 
 	for i := range secrets.Items {
 		secret := &secrets.Items[i]
-		fmt.Fprintf(&out, "Secret %s of type %s, made %s\n", secret.Name, secret.Type, secret.CreationTimestamp.UTC())
+		fmt.Fprintf(&out, "Secret %s of type %s, created %s\n", secret.Name, secret.Type,
+			secret.CreationTimestamp.UTC())
 
 		g.noteSecret(secret)
 		writeSizes(&out, secret.Data)

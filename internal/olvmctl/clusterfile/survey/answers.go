@@ -38,7 +38,7 @@ func ReadFile(path string) (*File, error) {
 
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return nil, fmt.Errorf("%s: it is not a mapping of keys", path)
+		return nil, fmt.Errorf("%s: not a YAML mapping", path)
 	}
 
 	var wrong []error
@@ -89,11 +89,11 @@ func (f *File) AskQuestion(_ context.Context, q Question) (string, error) {
 	case q.Sole && len(q.Choices) == 1:
 		text = q.Choices[0]
 	case len(q.Choices) > 0:
-		return "", f.answerProblem(q.Key, "it is missing; there are %s", strings.Join(q.Choices, ", "))
+		return "", f.answerProblem(q.Key, "required; use one of %s", strings.Join(q.Choices, ", "))
 	case q.Secret:
-		return "", f.answerProblem(q.Key, "it is missing; set %s, or write it", q.From)
+		return "", f.answerProblem(q.Key, "required; set it here, or in %s", q.From)
 	default:
-		return "", f.answerProblem(q.Key, "it is missing. %s", q.Help)
+		return "", f.answerProblem(q.Key, "required. %s", q.Help)
 	}
 
 	text, err := q.parseAnswer(text)
@@ -115,12 +115,13 @@ func (f *File) ConfirmCA(_ context.Context, ca *x509.Certificate) error {
 	case !given:
 		return f.answerProblem(
 			key,
-			"it is missing; the engine has a CA that the system does not know: %s, valid %s, SHA-256 %s. Compare "+
-				"that with the engine's own, and write it",
+			"required, because this system does not trust the engine's CA: %s, valid %s, SHA-256 %s. Compare the "+
+				"fingerprint with the one on the engine, and set it here",
 			subject, validity, fingerprint,
 		)
 	case plain(text) != plain(fingerprint):
-		return f.answerProblem(key, "the engine has a CA with the SHA-256 %s, and not %s; this may not be the engine",
+		return f.answerProblem(key,
+			"the engine's CA has the SHA-256 fingerprint %s, not %s; this may be another server",
 			fingerprint, text)
 	}
 

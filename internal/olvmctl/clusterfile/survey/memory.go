@@ -7,7 +7,7 @@ import (
 )
 
 // ErrBack is returned by an Asker if its user wants to return to the previous question.
-var ErrBack = errors.New("back to the question before")
+var ErrBack = errors.New("back to the previous question")
 
 // memory is an Asker that remembers the answers. A survey can therefore restart, and return to the previous question.
 // The user does not have to answer all questions again.

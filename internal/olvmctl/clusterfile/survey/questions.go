@@ -24,7 +24,7 @@ func (s *survey) askEngine(ctx context.Context) error {
 
 	for {
 		err := s.askQuestion(ctx, &s.answers.Engine, Question{
-			Key: "engine", Title: "Engine", Help: "Its name with or without a port, or its URL: engine.example.com",
+			Key: "engine", Title: "Engine", Help: "Host name with an optional port, or URL, such as engine.example.com",
 			Check: func(text string) error { _, err := engine.ParseBaseURL(text); return err },
 		})
 		if err != nil {
@@ -36,7 +36,7 @@ func (s *survey) askEngine(ctx context.Context) error {
 		}
 
 		err = s.rejectAnswer(
-			ctx, "engine", fmt.Errorf("%w; correct its name, and see that it can be reached from here", err),
+			ctx, "engine", fmt.Errorf("%w; correct the name, and check that this machine can reach the engine", err),
 		)
 		if err != nil {
 			return err
@@ -69,9 +69,8 @@ func explainUntrusted(err error) error {
 	}
 
 	return fmt.Errorf(
-		"%w; the CA did not sign the certificate that was shown, so this may not be the "+
-			"engine: no password was sent. "+
-			"If another CA signed it on purpose, make the system trust that CA",
+		"%w; the CA did not sign the server's certificate, so this may not be the engine; olvmctl has not sent the "+
+			"password. If another CA signed the certificate, add that CA to the trust store of this system",
 		err,
 	)
 }
@@ -112,7 +111,7 @@ func (s *survey) askLogin(ctx context.Context) error {
 			return blocker.AddRemedy(refused, blocker.Places{})
 		case refused.HasUnknownProfile():
 			if password.Given == "" {
-				password.Given, password.From = s.answers.Password, "the first try"
+				password.Given, password.From = s.answers.Password, "the first attempt"
 			}
 
 			told := blocker.AddRemedy(refused, blocker.Places{Credentials: "the answer"})
@@ -128,7 +127,7 @@ func (s *survey) askLogin(ctx context.Context) error {
 		}
 
 		if s.refusals++; s.refusals == logins {
-			return fmt.Errorf("%w; these were %d tries, and more of them may lock the user", refused, logins)
+			return fmt.Errorf("%w; stopped after %d attempts, because more attempts may lock the user", refused, logins)
 		}
 
 		if err := s.rejectAnswer(ctx, "password", refused); err != nil {
@@ -144,7 +143,7 @@ func (s *survey) askUser(ctx context.Context) error {
 	return s.askQuestion(ctx, &s.answers.User, Question{
 		Key:     "user",
 		Title:   "User",
-		Help:    "With its domain: admin@internal, or admin@ovirt@internalsso at an engine with Keycloak",
+		Help:    "User with domain, such as admin@internal, or admin@ovirt@internalsso for an engine with Keycloak",
 		Default: cmp.Or(os.Getenv("OLVM_USERNAME"), "admin@internal"),
 	})
 }
@@ -186,7 +185,7 @@ func chooseItem[T any](
 	ctx context.Context, s *survey, field *string, items []T, name func(T) string, q Question,
 ) (*T, error) {
 	if q.Choices = uniqueNames(items, name); len(q.Choices) == 0 {
-		return nil, fmt.Errorf("%s: the engine has none that can be used; make one (%s)", q.Key, q.Help)
+		return nil, fmt.Errorf("%s: no usable object in the engine; create one (%s)", q.Key, q.Help)
 	}
 
 	if err := s.askQuestion(ctx, field, q); err != nil {
@@ -207,7 +206,7 @@ func (s *survey) askPlacement(ctx context.Context) error {
 	dc, err := chooseItem(ctx, s, &a.DataCenter, centers, func(d engine.DataCenter) string { return d.Name }, Question{
 		Key:   "dataCenter",
 		Title: "Data center",
-		Help:  "The engine's",
+		Help:  "Data center of the engine",
 	})
 	if err != nil {
 		return err
@@ -221,7 +220,7 @@ func (s *survey) askPlacement(ctx context.Context) error {
 	cluster, err := chooseItem(ctx, s, &a.Cluster, clusters, func(c engine.Cluster) string { return c.Name }, Question{
 		Key:   "cluster",
 		Title: "Cluster",
-		Help:  fmt.Sprintf("Hosts of data center %q, on which the machines run", dc.Name),
+		Help:  fmt.Sprintf("Cluster in data center %q whose hosts run the machines", dc.Name),
 	})
 	if err != nil {
 		return err
@@ -249,7 +248,7 @@ func (s *survey) askPlacement(ctx context.Context) error {
 		Question{
 			Key:   "storageDomain",
 			Title: "Storage domain",
-			Help:  fmt.Sprintf("For images, in data center %q", dc.Name),
+			Help:  fmt.Sprintf("Storage domain for images in data center %q", dc.Name),
 		},
 	)
 
@@ -264,10 +263,10 @@ func (s *survey) askTemplate(ctx context.Context, cluster *engine.Cluster) error
 	}
 
 	names := uniqueNames(templates, func(t engine.Template) string { return t.Name })
-	help := "Of which the machines are made"
+	help := "VM template of the machines"
 	if s.noTemplate = len(names) == 0; s.noTemplate {
-		help = fmt.Sprintf("Cluster %q has none yet. Name the one that olvmctl image template is to make of an image "+
-			"afterwards: ock-1.33", cluster.Name)
+		help = fmt.Sprintf("Cluster %q has no template yet. Name the template that you will create with olvmctl "+
+			"image template, such as ock-1.33", cluster.Name)
 	}
 
 	return s.askQuestion(ctx, &s.answers.Template, Question{
@@ -296,7 +295,7 @@ func (s *survey) askNICs(ctx context.Context, cluster *engine.Cluster) error {
 	}, Question{
 		Key:   "network",
 		Title: "Network",
-		Help:  fmt.Sprintf("A network of cluster %q for VMs, with a vNIC profile", cluster.Name),
+		Help:  fmt.Sprintf("VM network of cluster %q with a vNIC profile", cluster.Name),
 	})
 	if err != nil {
 		return err
@@ -305,7 +304,8 @@ func (s *survey) askNICs(ctx context.Context, cluster *engine.Cluster) error {
 	_, err = chooseItem(ctx, s, &s.answers.VNICProfile, profiles[network.ID], func(p engine.VNICProfile) string {
 		return p.Name
 	}, Question{
-		Key: "vnicProfile", Title: "vNIC profile", Help: fmt.Sprintf("Of network %q", network.Name), Sole: true})
+		Key: "vnicProfile", Title: "vNIC profile", Help: fmt.Sprintf("vNIC profile of network %q", network.Name),
+		Sole: true})
 
 	return err
 }
@@ -319,14 +319,14 @@ func (s *survey) askCluster(ctx context.Context) error {
 	}{
 		{&a.Name, Question{
 			Key:   "name",
-			Title: "Name of the cluster",
-			Help:  "Small letters, digits and -: prod",
+			Title: "Cluster name",
+			Help:  "Lower case letters, digits and hyphens, such as prod",
 			Check: func(text string) error {
 				return s.checkCompanions(text)
 			},
 		}},
 		{&a.KubernetesVersion, s.versionQuestion()},
-		{&a.Subnet, Question{Key: "subnet", Title: "Subnet", Help: "Of all machines: 10.20.30.0/24"}},
+		{&a.Subnet, Question{Key: "subnet", Title: "Subnet", Help: "Subnet of all machines, such as 10.20.30.0/24"}},
 	} {
 		if err := s.askQuestion(ctx, q.field, q.Question); err != nil {
 			return err
@@ -347,40 +347,40 @@ func (s *survey) askAddresses(ctx context.Context) error {
 		field *string
 		Question
 	}{
-		{&a.Gateway, Question{Key: "gateway", Title: "Gateway", Help: "Of the subnet", Default: first}},
+		{&a.Gateway, Question{Key: "gateway", Title: "Gateway", Help: "Gateway of the subnet", Default: first}},
 		{&a.DNSServers, Question{
 			Key:      "dnsServers",
 			Title:    "DNS servers",
-			Help:     "Addresses; without one the machines know no names, unless their image has one: 10.20.30.53",
+			Help:     "IP addresses, such as 10.20.30.53; empty only if the image configures DNS servers",
 			Optional: true,
 		}},
 		{&a.VirtualIP, Question{
 			Key:   "virtualIp",
 			Title: "Control plane endpoint",
-			Help:  "An address of the subnet that nothing else has: 10.20.30.5",
+			Help:  "Free address in the subnet, such as 10.20.30.5",
 		}},
 		{&a.IngressVirtualIP, Question{
 			Key:      "ingressVirtualIp",
 			Title:    "Ingress address",
-			Help:     "An address of the subnet for a node with ingress; empty for none: 10.20.30.6",
+			Help:     "Free address in the subnet for a node with ingress, such as 10.20.30.6; empty for none",
 			Optional: true,
 		}},
 		{&a.BaseDomain, Question{
 			Key:   "baseDomain",
 			Title: "Base domain",
-			Help: fmt.Sprintf("The nodes answer for names below %s.DOMAIN; empty if a DNS of the site does, "+
-				"or nothing: example.com", a.Name),
+			Help: fmt.Sprintf("Nodes resolve names in %s.DOMAIN, such as example.com; empty if other DNS servers "+
+				"do, or for none", a.Name),
 			Optional: true,
 		}},
 		{&a.ControlPlaneAddresses, Question{
 			Key:   "controlPlaneAddresses",
-			Title: "Addresses of the control plane",
-			Help:  "Addresses, ranges and CIDR blocks, one more than machines: 10.20.30.10-10.20.30.19",
+			Title: "Control plane addresses",
+			Help:  "Addresses, ranges and CIDR blocks, one more than machines, such as 10.20.30.10-10.20.30.19",
 		}},
 		{&a.WorkerAddresses, Question{
 			Key:   "workerAddresses",
-			Title: "Addresses of the workers",
-			Help:  "Addresses, ranges and CIDR blocks, one more than machines: 10.20.30.100-10.20.30.149",
+			Title: "Worker addresses",
+			Help:  "Addresses, ranges and CIDR blocks, one more than machines, such as 10.20.30.100-10.20.30.149",
 		}},
 	} {
 		if err := s.askQuestion(ctx, q.field, q.Question); err != nil {
@@ -401,7 +401,7 @@ func (s *survey) versionQuestion() Question {
 	q := Question{
 		Key:     "kubernetesVersion",
 		Title:   "Kubernetes version",
-		Help:    "With or without the patch, as the template has it",
+		Help:    "Version in the VM template, with or without the patch version",
 		Default: s.defaults.KubernetesVersion,
 	}
 
@@ -415,7 +415,8 @@ func (s *survey) versionQuestion() Question {
 	with.KubernetesVersion = of
 	if newProblems(before, s.fileProblems(with)) != nil {
 		q.Default = ""
-		q.Help = fmt.Sprintf("With the patch, as the template has it; %s is of %s", s.answers.Template, of)
+		q.Help = fmt.Sprintf("Version in the VM template, with the patch version; %s has version %s",
+			s.answers.Template, of)
 	}
 
 	return q
@@ -433,7 +434,7 @@ func versionIn(template string) string {
 // checkPositive returns an error unless a text is a positive number. In a cluster file, zero would mean the default.
 func checkPositive(text string) error {
 	if n, err := strconv.ParseInt(text, 10, 32); err != nil || n < 1 {
-		return fmt.Errorf("%q is not a number from 1 on", text)
+		return fmt.Errorf("%q is not a positive integer", text)
 	}
 
 	return nil
@@ -461,15 +462,15 @@ func (s *survey) countQuestions() []fieldQuestion {
 	return []fieldQuestion{
 		{&s.answers.ControlPlaneNodes, Question{
 			Key:     "controlPlaneNodes",
-			Title:   "Machines of the control plane",
-			Help:    "An odd number",
+			Title:   "Control plane machines",
+			Help:    "Number of machines; must be odd",
 			Default: strconv.Itoa(s.defaults.ControlPlaneNodes),
 			Check:   checkPositive,
 		}},
 		{&s.answers.WorkerNodes, Question{
 			Key:     "workerNodes",
 			Title:   "Workers",
-			Help:    "How many",
+			Help:    "Number of workers",
 			Default: strconv.Itoa(s.defaults.WorkerNodes),
 			Check:   checkPositive,
 		}},
@@ -490,47 +491,47 @@ func (s *survey) sizeQuestions() []fieldQuestion {
 		{&a.ControlPlaneMemory, Question{
 			Key:     "controlPlaneMemory",
 			Title:   "Memory of a control plane machine",
-			Help:    "A number with a unit",
+			Help:    "Size, such as 16GB",
 			Default: control.Memory,
 		}},
 		{&a.ControlPlaneCores, Question{
 			Key:     "controlPlaneCores",
 			Title:   "Cores of a control plane machine",
-			Help:    "How many",
+			Help:    "Number of cores",
 			Default: cores(control),
 			Check:   checkPositive,
 		}},
 		{&a.ControlPlaneDisk, Question{
 			Key:      "controlPlaneDisk",
 			Title:    "Root disk of a control plane machine",
-			Help:     "A size, such as 100GB; empty keeps that of the template",
+			Help:     "Size, such as 100GB; empty for the size in the template",
 			Default:  control.RootDisk.Size,
 			Optional: true,
 		}},
 		{&a.WorkerMemory, Question{
 			Key:     "workerMemory",
 			Title:   "Memory of a worker",
-			Help:    "A number with a unit",
+			Help:    "Size, such as 16GB",
 			Default: worker.Memory,
 		}},
 		{&a.WorkerCores, Question{
 			Key:     "workerCores",
 			Title:   "Cores of a worker",
-			Help:    "How many",
+			Help:    "Number of cores",
 			Default: cores(worker),
 			Check:   checkPositive,
 		}},
 		{&a.WorkerDisk, Question{
 			Key:      "workerDisk",
 			Title:    "Root disk of a worker",
-			Help:     "A size, such as 100GB; empty keeps that of the template",
+			Help:     "Size, such as 100GB; empty for the size in the template",
 			Default:  worker.RootDisk.Size,
 			Optional: true,
 		}},
 		{&a.WorkerDataDisk, Question{
 			Key:      "workerDataDisk",
 			Title:    "Data disk of a worker",
-			Help:     "Size of a second disk, such as 200GB; empty makes no disk",
+			Help:     "Size of a second disk, such as 200GB; empty for no disk",
 			Optional: true,
 		}},
 	}
@@ -541,10 +542,9 @@ func (s *survey) askKey(ctx context.Context) error {
 	field := &s.answers.SSHPublicKey
 	before := s.fileProblems(s.answers)
 	text, err := s.asker.AskQuestion(ctx, Question{
-		Key:   "sshPublicKey",
-		Title: "SSH key",
-		Help: "Public key for the user ocne of the machines, or a file with it; empty for " +
-			"none: ~/.ssh/id_ed25519.pub",
+		Key:      "sshPublicKey",
+		Title:    "SSH key",
+		Help:     "Public key of user ocne on the machines, or its file, such as ~/.ssh/id_ed25519.pub; empty for none",
 		Optional: true,
 		Check: func(text string) error {
 			key, err := sshKey(text)
@@ -574,7 +574,7 @@ func sshKey(text string) (string, error) {
 
 	content, err := os.ReadFile(hostos.ExpandHome(text))
 	if err != nil {
-		return "", fmt.Errorf("%w; write the public key itself, or a file with it", err)
+		return "", fmt.Errorf("%w; enter the public key itself, or the path of a file with the key", err)
 	}
 
 	return strings.TrimSpace(string(content)), nil

@@ -25,7 +25,7 @@ import (
 )
 
 // ErrInterrupted is returned if the user has ended the survey.
-var ErrInterrupted = errors.New("interrupted; nothing is written")
+var ErrInterrupted = errors.New("interrupted; no files were written")
 
 // logins is the maximum number of attempts to log in. oVirt's internal domain locks a user after five wrong passwords.
 const logins = 3
@@ -109,9 +109,9 @@ func (q Question) parseAnswer(text string) (string, error) {
 	case text == "" && q.Optional:
 		return "", nil
 	case text == "":
-		return "", errors.New("it is required")
+		return "", errors.New("required")
 	case len(q.Choices) > 0 && !slices.Contains(q.Choices, text):
-		return "", fmt.Errorf("%q is none of what there is: %s", text, strings.Join(q.Choices, ", "))
+		return "", fmt.Errorf("unsupported value %q; use one of %s", text, strings.Join(q.Choices, ", "))
 	case q.Check != nil:
 		return text, q.Check(text)
 	}
@@ -238,9 +238,9 @@ func (s *survey) checkWritable(name string) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is there, and not a file; choose another name", path)
+		return fmt.Errorf("%s exists and is not a regular file; use another name", path)
 	case !s.Force:
-		return fmt.Errorf("%s is there already; choose another name, or overwrite it with --force", path)
+		return fmt.Errorf("%s already exists; use another name, or overwrite it with --force", path)
 	}
 
 	return nil
@@ -255,7 +255,7 @@ func (s *survey) checkCompanions(name string) error {
 
 	for _, file := range beside {
 		if file == filepath.Base(s.Output) {
-			return fmt.Errorf("%s is the cluster file's name; choose another name", file)
+			return fmt.Errorf("%s is the name of the cluster file; use another name", file)
 		}
 
 		if err := s.checkWritable(file); err != nil {

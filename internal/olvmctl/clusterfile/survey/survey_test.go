@@ -78,7 +78,7 @@ func TestAFileThatCameMeanwhileIsKept(t *testing.T) {
 	dir, staging := files(t, map[string]string{"b": "theirs"}), files(t, map[string]string{"a": "a", "b": "b"})
 	s := &survey{Options: Options{Output: filepath.Join(dir, "a")}}
 	err := s.publishFiles(staging, []output{{name: "a"}, {name: "b"}})
-	if err == nil || !strings.Contains(err.Error(), "is there already") {
+	if err == nil || !strings.Contains(err.Error(), "already exists") {
 		t.Errorf("%v", err)
 	}
 

@@ -48,10 +48,10 @@ func NewTerminal(in io.Reader, out io.Writer) *Terminal {
 func (t *Terminal) AskQuestion(ctx context.Context, q Question) (string, error) {
 	switch {
 	case q.Given != "":
-		_, err := fmt.Fprintf(t.out, "%s: that of %s\n", q.Title, q.From)
+		_, err := fmt.Fprintf(t.out, "%s: taken from %s\n", q.Title, q.From)
 		return q.Given, err
 	case q.isDecided():
-		_, err := fmt.Fprintf(t.out, "%s: %s, the only one\n", q.Title, q.Choices[0])
+		_, err := fmt.Fprintf(t.out, "%s: %s (the only choice)\n", q.Title, q.Choices[0])
 		return q.Choices[0], err
 	}
 
@@ -109,12 +109,13 @@ func (t *Terminal) explainGoingBack() error {
 	}
 
 	t.introduced = true
-	how := "Shift+Tab goes"
+	how := "Press Shift+Tab"
 	if t.lines {
-		how = "A line with " + goBack + " goes"
+		how = "Enter " + goBack
 	}
 
-	_, err := fmt.Fprintln(t.out, how+" back to the question before. Ctrl-C ends, and nothing is written.")
+	_, err := fmt.Fprintln(t.out, how+" to return to the previous question, or press Ctrl-C to exit without "+
+		"writing files.")
 
 	return err
 }
@@ -175,7 +176,7 @@ func (t *Terminal) showField(ctx context.Context, field huh.Field) error {
 	case ctx.Err() != nil || errors.Is(err, huh.ErrUserAborted):
 		return ErrInterrupted
 	case err != nil:
-		return fmt.Errorf("failed to ask on the terminal: %w", err)
+		return fmt.Errorf("failed to read from the terminal: %w", err)
 	}
 
 	return nil
@@ -207,7 +208,7 @@ func (e *ending) Read(p []byte) (int, error) {
 func (t *Terminal) showLine(ctx context.Context, field huh.Field) error {
 	state, err := term.GetState(int(t.in.Fd()))
 	if err != nil {
-		return fmt.Errorf("failed to ask on the terminal: %w", err)
+		return fmt.Errorf("failed to read from the terminal: %w", err)
 	}
 
 	in, done := &ending{File: t.in}, make(chan error, 1)
@@ -235,11 +236,11 @@ func (t *Terminal) ConfirmCA(ctx context.Context, ca *x509.Certificate) error {
 	subject, validity, fingerprint := describeCA(ca)
 	_, err := fmt.Fprintf(
 		t.out,
-		`The system does not know who signed the engine's certificate. The engine says that it was this CA:
+		`This system does not trust the CA that signed the engine's certificate. The engine presents this CA:
   subject  %s
   valid    %s
   SHA-256  %s
-On the engine: openssl x509 -noout -sha256 -fingerprint -in /etc/pki/ovirt-engine/ca.pem
+To get the fingerprint on the engine, run: openssl x509 -noout -sha256 -fingerprint -in /etc/pki/ovirt-engine/ca.pem
 `,
 		subject, validity, fingerprint,
 	)
@@ -249,14 +250,14 @@ On the engine: openssl x509 -noout -sha256 -fingerprint -in /etc/pki/ovirt-engin
 
 	var is bool
 	err = t.showField(
-		ctx, huh.NewConfirm().Title("Is it the same fingerprint?").Affirmative("Yes").Negative("No").Value(&is),
+		ctx, huh.NewConfirm().Title("Do the fingerprints match?").Affirmative("Yes").Negative("No").Value(&is),
 	)
 	if err != nil {
 		return err
 	}
 
 	if !is {
-		return errors.New("the engine's CA is not confirmed; nothing is written")
+		return errors.New("the engine's CA is not confirmed; no files were written")
 	}
 
 	return nil

@@ -123,21 +123,21 @@ func (a *Answers) renderFile(ca string) ([]byte, error) {
 		add("kubernetesVersion", a.KubernetesVersion, "").
 		add("controlPlaneNodes", count(a.ControlPlaneNodes), "").
 		add("workerNodes", count(a.WorkerNodes), "").
-		add("virtualIp", a.VirtualIP, "# The control plane endpoint, which one of its machines holds.").
-		add("sshPublicKey", a.SSHPublicKey, "# Of the user ocne on the machines.").
+		add("virtualIp", a.VirtualIP, "# Control plane endpoint, held by one of the control plane machines.").
+		add("sshPublicKey", a.SSHPublicKey, "# For user ocne on the machines.").
 		add("providers", newBlockMapping().add("olvm", newBlockMapping().
 			add("olvmDatacenterName", a.DataCenter, "").
 			add("olvmOvirtAPIServer", newBlockMapping().add("serverURL", server, "").add("serverCAPath", ca, ""), "").
 			add("olvmOCK", newFlowMapping().add("storageDomainName", a.StorageDomain, ""),
-				"# Where olvmctl image puts the disks of images.").
-			add("ingressVirtualIp", a.IngressVirtualIP, "# A node on which ingress answers holds it.").
-			add("baseDomain", a.BaseDomain, "# Nodes answer for api.NAME.DOMAIN and *.apps.NAME.DOMAIN.").
+				"# Storage domain for the disks that olvmctl image creates.").
+			add("ingressVirtualIp", a.IngressVirtualIP, "# Held by a node on which ingress answers.").
+			add("baseDomain", a.BaseDomain, "# Nodes resolve api.NAME.DOMAIN and *.apps.NAME.DOMAIN.").
 			add("controlPlaneMachine", a.machineKeys(a.ControlPlaneMemory, a.ControlPlaneCores, a.ControlPlaneDisk, "",
 				a.ControlPlaneAddresses), "").
 			add("workerMachine", a.machineKeys(a.WorkerMemory, a.WorkerCores, a.WorkerDisk, a.WorkerDataDisk,
 				a.WorkerAddresses), ""), ""), "")
 	var out bytes.Buffer
-	out.WriteString("# By olvmctl init. What is not here has its default; see docs/user/cluster-file.md.\n")
+	out.WriteString("# Created by olvmctl init. Omitted keys have their defaults; see docs/user/cluster-file.md.\n")
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
 	if err := encoder.Encode((*yaml.Node)(root)); err != nil {
