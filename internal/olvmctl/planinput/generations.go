@@ -52,7 +52,7 @@ func (m *Input) followGenerations(ctx context.Context, c client.Reader, namespac
 	used := func(key types.NamespacedName) bool {
 		return slices.ContainsFunc(m.Owners, func(owner *unstructured.Unstructured) bool {
 			_, ref := MachineRefs(owner)
-			return owner.GetNamespace() == key.Namespace && ref.Name == key.Name
+			return owner.GetNamespace() == key.Namespace && ref.Name == key.Name && ref.IsOf("OLVMMachineTemplate")
 		})
 	}
 
@@ -114,7 +114,8 @@ func (m *Input) generationsOf(
 
 	for _, owner := range m.Owners {
 		_, ref := MachineRefs(owner)
-		isOwners := owner.GetNamespace() == template.GetNamespace() && before[owner] == template.GetName()
+		isOwners := owner.GetNamespace() == template.GetNamespace() && before[owner] == template.GetName() &&
+			ref.IsOf("OLVMMachineTemplate")
 
 		if isOwners && !slices.Contains(names, ref.Name) {
 			names = append(names, ref.Name)
@@ -142,7 +143,7 @@ func (m *Input) followGeneration(owner *unstructured.Unstructured, there []unstr
 	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.Name}
 	template := m.Templates[key]
 
-	if template == nil || owner.GetKind() == "Machine" {
+	if template == nil || owner.GetKind() == "Machine" || !ref.IsOf("OLVMMachineTemplate") {
 		return nil
 	}
 

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // predictDeleted returns the machines deleted first by Cluster API if an owner scales down. The order is: annotated
@@ -20,20 +19,29 @@ func predictDeleted(
 		rest = slices.DeleteFunc(rest, func(m *unstructured.Unstructured) bool { return m == chosen })
 	}
 
+	isTaken := func(m *unstructured.Unstructured) bool { return slices.Contains(out, m.GetName()) }
+
 	slices.SortStableFunc(rest, func(a, b *unstructured.Unstructured) int {
 		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
 	})
 
-	for _, machine := range slices.Clone(rest) {
-		if _, marked := machine.GetAnnotations()[clusterv1.DeleteMachineAnnotation]; marked && int64(len(out)) < count {
-			take(machine)
+	marked := slices.DeleteFunc(slices.Clone(rest), func(m *unstructured.Unstructured) bool { return !isMarked(m) })
+	for ; len(marked) > 0 && int64(len(out)) < count; marked = slices.DeleteFunc(marked, isTaken) {
+		chosen := marked[0]
+		if int64(len(out)+len(marked)) > count { // they compete
+			if chosen = predictNext(owner, marked); chosen == nil {
+				return out, namesOf(marked)
+			}
 		}
+
+		take(chosen)
 	}
 
-	unhealthy := unhealthyOf(owner, rest)
 	if int64(len(out)) == count {
 		return out, nil
 	}
+
+	unhealthy := unhealthyOf(owner, rest)
 
 	if int64(len(out)+len(unhealthy)) > count {
 		return out, namesOf(unhealthy)
