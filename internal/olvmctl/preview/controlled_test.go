@@ -171,25 +171,29 @@ func TestAMarkedMachineIsNamed(t *testing.T) {
 	}
 }
 
-// TestMarkedControlPlanesCompeteByAge marks two of three control plane machines. A control plane takes the oldest one.
-func TestMarkedControlPlanesCompeteByAge(t *testing.T) {
+// TestMarkedControlPlanesCompeteByFailureDomain marks three of four control plane machines. A control plane takes the
+// oldest one of the fullest failure domain.
+func TestMarkedControlPlanesCompeteByFailureDomain(t *testing.T) {
 	owner := &unstructured.Unstructured{Object: map[string]any{"kind": "KubeadmControlPlane"}}
 
 	var machines []*unstructured.Unstructured
 
-	for i, name := range []string{"c", "b", "a"} {
-		machine := &unstructured.Unstructured{Object: map[string]any{}}
-		machine.SetName(name)
+	for i, test := range []struct {
+		name, domain string
+		marked       bool
+	}{{"d", "y", false}, {"a", "x", true}, {"b", "y", true}, {"c", "y", true}} {
+		machine := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"failureDomain": test.domain}}}
+		machine.SetName(test.name)
 		machine.SetCreationTimestamp(metav1.NewTime(time.Unix(int64(i+1), 0)))
 
-		if name != "c" {
+		if test.marked {
 			machine.SetAnnotations(map[string]string{"cluster.x-k8s.io/delete-machine": ""})
 		}
 
 		machines = append(machines, machine)
 	}
 
-	for count, want := range map[int64][]string{1: {"b"}, 2: {"b", "a"}, 3: {"b", "a", "c"}} {
+	for count, want := range map[int64][]string{1: {"b"}, 2: {"b", "c"}, 4: {"a", "b", "c", "d"}} {
 		out, candidates := predictDeleted(owner, machines, count)
 		check.Equal(t, fmt.Sprintf("the first %d", count), out, want)
 		check.Length(t, "candidates", candidates, 0)
