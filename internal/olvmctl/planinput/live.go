@@ -352,13 +352,15 @@ func (m *Input) addLive(object *unstructured.Unstructured) error {
 // keepRecord copies the controllers' records about a running machine to its manifest: its owner, age and state. The
 // author of a manifest must not change these records, because this could hide the destruction of a machine.
 func (m *Input) keepRecord(live *unstructured.Unstructured, key types.NamespacedName) {
-	for _, written := range m.Owners {
+	for i, written := range m.Owners {
 		isIt := written.GetKind() == live.GetKind() && written.GetName() == key.Name &&
 			written.GetNamespace() == key.Namespace
 
 		if isIt && slices.Contains([]string{"Machine", "MachineSet"}, live.GetKind()) {
-			written.Object["metadata"] = recordedMetadata(written, live)
-			written.Object["status"] = live.Object["status"]
+			recorded := written.DeepCopy() // the API server is asked about the manifest as it is written
+			recorded.Object["metadata"] = recordedMetadata(written, live)
+			recorded.Object["status"] = live.Object["status"]
+			m.Owners[i] = recorded
 		}
 	}
 

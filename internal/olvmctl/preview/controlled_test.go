@@ -3,6 +3,8 @@ package preview
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -18,6 +20,7 @@ import (
 
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput/fixture"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planreport"
@@ -61,6 +64,8 @@ func TestAPullRequestChangesNoRecordOfAController(t *testing.T) {
 			"demo-control-plane-x, namespace: default, annotations: {%s}}\nspec: {olvmOvirtClusterName: Default, " +
 			"vmTemplateName: ol9-k8s, olvmNetwork: {networkName: kvm-vlan, vnicProfileName: kvm-vlan}, virtualMachine: " +
 			"{memory: 7GB}}\n"
+		inventoryVM = "\n---\napiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: OLVMInventoryVM\nmetadata: {name: " +
+			"small-0, namespace: default}\nspec: {inventoryName: small, vmID: a}\n"
 		set = ", ownerReferences: [{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineDeployment, name: demo-md-0, " +
 			"uid: u, controller: true}]"
 	)
@@ -82,6 +87,8 @@ func TestAPullRequestChangesNoRecordOfAController(t *testing.T) {
 		"the owner that it has":       {sample + aSet(2, set), "", ""},
 		"no owner any more":           {sample + aSet(2, ", ownerReferences: []"), "", "MachineSet default/demo-md-0-s: metadata.ownerReferences"},
 		"fewer machines of a set":     {sample + aSet(0, ""), "", "MachineSet default/demo-md-0-s: spec.replicas: it differs in the management cluster, and MachineDeployment demo-md-0 controls it"},
+		"a VM of an inventory":        {sample + strings.Replace(inventoryVM, "vmID: a", "vmID: b", 1), "", "OLVMInventoryVM default/small-0: spec.vmID: it differs in the management cluster"},
+		"that VM as it is":            {sample + inventoryVM, "", ""},
 		"the set as it is":            {sample + aSet(2, ""), "", ""},
 		"a label of a Machine":        {sample + aMachine("demo-md-0-a", ", labels: {cluster.x-k8s.io/set-name: x}"), "", "metadata.labels: cluster.x-k8s.io/set-name differs"},
 		"a label that it has":         {sample + aMachine("demo-md-0-a", ", labels: {cluster.x-k8s.io/deployment-name: demo-md-0}"), "", ""},
@@ -98,7 +105,7 @@ func TestAPullRequestChangesNoRecordOfAController(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := fixture.NewManagement(t)
-			create(t, live, aSet(2, set), fmt.Sprintf(config, "demo-control-plane-x", 5),
+			create(t, live, aSet(2, set), inventoryVM, fmt.Sprintf(config, "demo-control-plane-x", 5),
 				"{apiVersion: bootstrap.cluster.x-k8s.io/v1beta2, kind: KubeadmConfigTemplate, metadata: {name: demo-md-0, "+
 					"namespace: default}, spec: {}}")
 			change(t, live, []string{"Machine"}, func(o *unstructured.Unstructured) {
@@ -526,4 +533,41 @@ type writable struct{ client.Client }
 
 func (writable) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 	return nil
+}
+
+// TestManifestsOfAClusterFileGiveNoOrders has manifests in the place of those that a cluster file describes.
+func TestManifestsOfAClusterFileGiveNoOrders(t *testing.T) {
+	for name, test := range map[string]struct{ from, to, want string }{
+		"nothing":          {"", "", ""},
+		"an unknown field": {"  replicas: 2\n", "  replcas: 2\n", "MachineDeployment default/demo-md-0: spec.replcas: there is no such field"},
+		"an order": {"kind: MachineDeployment\nmetadata:\n", "kind: MachineDeployment\nmetadata:\n  annotations: " +
+			"{argocd.argoproj.io/hook: Sync}\n", "has Argo CD delete the object with its machines"},
+	} {
+		objects, err := manifest.Read([]byte(fixture.SampleManifests(t, test.from, test.to)))
+		check.Error(t, err, "")
+
+		_, err = loadClusterFile(objects)
+		check.Error(t, err, test.want)
+		check.Equal(t, name, err == nil, test.want == "")
+	}
+}
+
+// asWritten is a management cluster that refuses dry runs of more than a manifest.
+type asWritten struct{ client.Client }
+
+func (asWritten) Apply(_ context.Context, object runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+	content, err := json.Marshal(object)
+	if err == nil && strings.Contains(string(content), "resourceVersion") {
+		err = errors.New("metadata.managedFields must be nil")
+	}
+
+	return err
+}
+
+// TestTheAPIServerIsAskedAboutTheManifestOfAMachine has a manifest of a Machine that the management cluster has, too.
+func TestTheAPIServerIsAskedAboutTheManifestOfAMachine(t *testing.T) {
+	text := strings.ReplaceAll(fixture.SampleManifests(t), "ENGINE_URL", fixture.EngineURL) + aMachine("demo-md-0-a", "")
+	m, err := load([]string{"-"}, strings.NewReader(text))
+	check.Error(t, err, "")
+	check.Error(t, m.AddManagementCluster(t.Context(), asWritten{fixture.NewManagement(t)}, "", true), "")
 }
