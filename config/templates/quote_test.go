@@ -153,9 +153,12 @@ var listNames = regexp.MustCompile(`(?:ADDRESSES|ADDRESSES_IPV6|_KEYS)$`)
 
 // hostileLists end their list, or the text around it, and go on with something else.
 var hostileLists = []string{
-	`10.0.0.1", evil: "x`, `10.0.0.1', evil: 'x`, "10.0.0.1], evil: [x", "10.0.0.1] , evil: [x", "10.0.0.1]}, {evil: [x",
-	"10.0.0.1}, evil: {a: b", `10.0.0.1"}, {evil: "x`, "10.0.0.1] # x", "10.0.0.1 # x", "[10.0.0.1", "10.0.0.1]", `"`, `'`, `\`,
-	`10.0.0.1\", evil: \"x`, "{evil: x}", "evil: x", "? evil", "&a 10.0.0.1", "*a", "!!binary ZXZpbA==", "!x 10.0.0.1", "|", ">",
+	`10.0.0.1", evil: "x`, `10.0.0.1', evil: 'x`, "10.0.0.1], evil: [x", "10.0.0.1] , evil: [x",
+	"10.0.0.1]}, {evil: [x",
+	"10.0.0.1}, evil: {a: b", `10.0.0.1"}, {evil: "x`, "10.0.0.1] # x", "10.0.0.1 # x",
+	"[10.0.0.1", "10.0.0.1]", `"`, `'`, `\`,
+	`10.0.0.1\", evil: \"x`, "{evil: x}", "evil: x", "? evil", "&a 10.0.0.1", "*a",
+	"!!binary ZXZpbA==", "!x 10.0.0.1", "|", ">",
 	"10.0.0.1,, 10.0.0.2", ", evil: x", "10.0.0.1\\n  evil: x", "- evil", "%x", "@x", "`x`", "---", "...",
 }
 
@@ -183,9 +186,11 @@ func TestAListOfATemplateAddsNoKeyBesideIt(t *testing.T) {
 			check.Error(t, err, "")
 
 			for _, value := range hostileLists {
-				filled, err := outsideLists(fill(t, template, []string{variable}, func(string) string { return value }), value)
+				filled, err := outsideLists(fill(t, template, []string{variable},
+					func(string) string { return value }), value)
 				if err == nil && !slices.Equal(filled, plain) {
-					t.Errorf("%s: %s with %q changes something else:\n%v", name, variable, value, difference(filled, plain))
+					t.Errorf("%s: %s with %q changes something else:\n%v", name, variable,
+						value, difference(filled, plain))
 				}
 			}
 		}

@@ -38,7 +38,8 @@ func manifestsText(t *testing.T, s *Source, flavor string, lookup func(string) (
 }
 
 const (
-	networkOfControl = "olvmNetwork:\n        networkName: kvm-vlan\n        vnicName: nic-1\n        vnicProfileName: kvm-vlan"
+	networkOfControl = "olvmNetwork:\n        networkName: kvm-vlan\n        vnicName: nic-1\n        " +
+		"vnicProfileName: kvm-vlan"
 	networkOfWorkers = "olvmNetwork:\n        networkName: kvm-vlan\n        vnicProfileName: kvm-vlan"
 )
 
@@ -52,9 +53,18 @@ func TestAnAliasIsTheValueThatItStandsFor(t *testing.T) {
 			strings.Replace(networkOfControl, "networkName: kvm-vlan", "networkName: other", 1)},
 		"a list of merged mappings": {"olvmNetwork: {<<: [{networkName: other}, *network], vnicName: nic-2}",
 			"olvmNetwork: {networkName: other, vnicName: nic-2, vnicProfileName: kvm-vlan}"},
-		"a mapping of other keys":   {"olvmNetwork: {networkName: *network}", "olvmNetwork: {networkName: {networkName: kvm-vlan, vnicName: nic-1, vnicProfileName: kvm-vlan}}"},
-		"keys in the wrong place":   {"olvmNetwork: *network\n      virtualMachin: *network", networkOfControl + "\n      virtualMachin: {}"},
-		"one inside an inner value": {"olvmNetwork: {networkName: &name x, vnicProfileName: *name}", "olvmNetwork: {networkName: x, vnicProfileName: x}"},
+		"a mapping of other keys": {
+			"olvmNetwork: {networkName: *network}",
+			"olvmNetwork: {networkName: {networkName: kvm-vlan, vnicName: nic-1, vnicProfileName: kvm-vlan}}",
+		},
+		"keys in the wrong place": {
+			"olvmNetwork: *network\n      virtualMachin: *network",
+			networkOfControl + "\n      virtualMachin: {}",
+		},
+		"one inside an inner value": {
+			"olvmNetwork: {networkName: &name x, vnicProfileName: *name}",
+			"olvmNetwork: {networkName: x, vnicProfileName: x}",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			with := read(t, "current.yaml", networkOfControl, anchored, networkOfWorkers, test.with)
@@ -68,9 +78,11 @@ func TestAnAliasIsTheValueThatItStandsFor(t *testing.T) {
 	dir := t.TempDir()
 	defaults := filepath.Join(dir, "defaults.yaml")
 	check.Error(t, os.WriteFile(defaults, []byte(
-		"providers: {olvm: {workerMachine: {olvmNetwork: {vnicName: nic-2}}, controlPlaneMachine: {olvmNetwork: {vnicName: nic-3}}}}\n"), 0o600), "")
+		"providers: {olvm: {workerMachine: {olvmNetwork: {vnicName: nic-2}}, controlPlaneMachine: {olvmNetwork: "+
+			"{vnicName: nic-3}}}}\n"), 0o600), "")
 
-	s, err := Parse(filepath.Join(dir, "cluster.yaml"), []byte("providers: {olvm: {controlPlaneMachine: {olvmNetwork: &n "+
+	s, err := Parse(filepath.Join(dir, "cluster.yaml"), []byte("providers: {olvm: {controlPlaneMachine: "+
+		"{olvmNetwork: &n "+
 		"{networkName: a}}, workerMachine: {olvmNetwork: *n}}}\n"), defaults)
 	check.Error(t, err, "")
 	check.Equal(t, "the default beside an alias", s.Providers.OLVM.WorkerMachine.Network.VNICName, "nic-2")
@@ -95,14 +107,35 @@ func TestAValueThatIsNoPlainTextIsRefused(t *testing.T) {
 	}
 
 	for name, test := range map[string]struct{ content, want string }{
-		"a binary name":               {"name: !!binary ZGVtbw==\n", "cluster.yaml:1: name: it has the tag !!binary; write the value itself, as a text"},
-		"a binary with a line break":  {"virtualIp: !!binary MTAuMC4wLjEKYTogYg==\n", "cluster.yaml:1: virtualIp: it has the tag !!binary"},
-		"a binary in its long form":   {"%TAG !y! tag:yaml.org,2002:\n---\nname: !y!binary ZGVtbw==\n", "name: it has the tag !!binary"},
-		"a binary key":                {"!!binary bmFtZQ==: demo\n", "it has the tag !!binary"},
-		"a tag of its own":            {"provider: !include olvm\n", "cluster.yaml:1: provider: it has the tag !include"},
-		"in a list":                   {"catalogs: [{name: !!binary ZGVtbw==}]\n", "catalogs.name: it has the tag !!binary"},
-		"in an alias":                 {"name: &a demo\nprovider: *a\nvirtualIp: !!binary ZGVtbw==\n", "virtualIp: it has the tag"},
-		"an alias of itself":          {"catalogs: &a [*a]\n", "cluster.yaml:1: catalogs: the alias a is inside the value that it stands for"},
+		"a binary name": {
+			"name: !!binary ZGVtbw==\n",
+			"cluster.yaml:1: name: it has the tag !!binary; write the value itself, as a text",
+		},
+		"a binary with a line break": {
+			"virtualIp: !!binary MTAuMC4wLjEKYTogYg==\n",
+			"cluster.yaml:1: virtualIp: it has the tag !!binary",
+		},
+		"a binary in its long form": {
+			"%TAG !y! tag:yaml.org,2002:\n---\nname: !y!binary ZGVtbw==\n",
+			"name: it has the tag !!binary",
+		},
+		"a binary key": {"!!binary bmFtZQ==: demo\n", "it has the tag !!binary"},
+		"a tag of its own": {
+			"provider: !include olvm\n",
+			"cluster.yaml:1: provider: it has the tag !include",
+		},
+		"in a list": {
+			"catalogs: [{name: !!binary ZGVtbw==}]\n",
+			"catalogs.name: it has the tag !!binary",
+		},
+		"in an alias": {
+			"name: &a demo\nprovider: *a\nvirtualIp: !!binary ZGVtbw==\n",
+			"virtualIp: it has the tag",
+		},
+		"an alias of itself": {
+			"catalogs: &a [*a]\n",
+			"cluster.yaml:1: catalogs: the alias a is inside the value that it stands for",
+		},
 		"aliases of aliases":          {bomb, "its aliases make more than 100000 values; write the values themselves"},
 		"a merge key without keys":    {"name: &a demo\n<<: *a\n", "cluster.yaml:2: <<: it is no mapping of keys"},
 		"a merge key in quotes":       {"'<<': {name: demo}\n", ""},

@@ -29,19 +29,36 @@ func TestAFieldThatAKindDoesNotHaveIsNamedWithItsLine(t *testing.T) {
 		"of v1beta2 alone": {"  replicas: 2", "  deletion: {order: Oldest}\n  replicas: 2",
 			"spec.deletion: there is no such field", fixture.WorkersInV1Beta1},
 		"of v1beta2's references": {"apiVersion: bootstrap.cluster.x-k8s.io/v1beta1",
-			"apiGroup: bootstrap.cluster.x-k8s.io", "spec.template.spec.bootstrap.configRef.apiGroup", fixture.WorkersInV1Beta1},
+			"apiGroup: bootstrap.cluster.x-k8s.io", "spec.template.spec.bootstrap.configRef.apiGroup",
+			fixture.WorkersInV1Beta1},
 		"of a control plane in v1beta1": {"certSANs:", "certSANS:",
-			"spec.kubeadmConfigSpec.clusterConfiguration.apiServer.certSANS: there is no such field; did you mean certSANs?",
+			"spec.kubeadmConfigSpec.clusterConfiguration.apiServer.certSANS: there is no such field; did you mean " +
+				"certSANs?",
 			fixture.ControlPlaneInV1Beta1},
 		"of v1beta1 alone": {"  replicas: 2", "  strategy: {type: OnDelete}\n  replicas: 2",
 			"spec.strategy: there is no such field", nil},
-		"of a MachineDeployment": {"replicas: 2", "replcas: 2", "spec.replcas: there is no such field; did you mean replicas?", nil},
+		"of a MachineDeployment": {
+			"replicas: 2",
+			"replcas: 2",
+			"spec.replcas: there is no such field; did you mean replicas?",
+			nil,
+		},
 		"of a template": {"memory: 16GB", "memroy: 16GB",
 			"spec.template.spec.virtualMachine.memroy: there is no such field; did you mean memory?", nil},
-		"of a control plane": {"kubeadmConfigSpec:", "kubeadmConfigSpce:", "spec.kubeadmConfigSpce: there is no such field", nil},
-		"of a Cluster":       {"clusterNetwork:", "clusterNetwrok:", "spec.clusterNetwrok: there is no such field", nil},
-		"of an OLVMCluster":  {"olvmDatacenterName:", "olvmDataCenterName:", "did you mean olvmDatacenterName?", nil},
-		"in another case":    {"serverURL:", "serverUrl:", "did you mean serverURL?", nil},
+		"of a control plane": {
+			"kubeadmConfigSpec:",
+			"kubeadmConfigSpce:",
+			"spec.kubeadmConfigSpce: there is no such field",
+			nil,
+		},
+		"of a Cluster": {
+			"clusterNetwork:",
+			"clusterNetwrok:",
+			"spec.clusterNetwrok: there is no such field",
+			nil,
+		},
+		"of an OLVMCluster": {"olvmDatacenterName:", "olvmDataCenterName:", "did you mean olvmDatacenterName?", nil},
+		"in another case":   {"serverURL:", "serverUrl:", "did you mean serverURL?", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := fixture.SampleManifests(t, append(slices.Clone(test.older), test.from, test.to)...)
@@ -58,7 +75,8 @@ func TestAFieldThatAKindDoesNotHaveIsNamedWithItsLine(t *testing.T) {
 // TestTheSampleInV1Beta1HasNothingWrong has the fields of the older version.
 func TestTheSampleInV1Beta1HasNothingWrong(t *testing.T) {
 	text := fixture.SampleManifests(t, slices.Concat(fixture.ControlPlaneInV1Beta1, fixture.WorkersInV1Beta1)...)
-	m, err := planinput.Load([]string{"-"}, strings.NewReader(strings.ReplaceAll(text, "ENGINE_URL", fixture.EngineURL)))
+	m, err := planinput.Load([]string{"-"}, strings.NewReader(strings.ReplaceAll(text,
+		"ENGINE_URL", fixture.EngineURL)))
 	check.Error(t, err, "")
 	check.Error(t, m.CheckServed(t.Context(), nil), "")
 

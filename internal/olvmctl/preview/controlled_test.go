@@ -29,7 +29,8 @@ import (
 
 // aMachine returns the manifest of a Machine of the sample, with more metadata.
 func aMachine(name, metadata string) string {
-	return "\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Machine\nmetadata: {name: " + name + ", namespace: default" +
+	return "\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: Machine\nmetadata: {name: " + name + ", namespace: " +
+		"default" +
 		metadata + "}\nspec: {clusterName: demo, bootstrap: {dataSecretName: a}, infrastructureRef: {apiGroup: " +
 		"infrastructure.cluster.x-k8s.io, kind: OLVMMachine, name: " + name + "}}\n"
 }
@@ -48,7 +49,8 @@ func create(t *testing.T, c client.Client, texts ...string) {
 // aSet returns the manifest of the MachineSet of the sample's workers.
 func aSet(replicas int, metadata string) string {
 	return fmt.Sprintf("\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineSet\nmetadata: {name: demo-md-0-s, "+
-		"namespace: default%s}\nspec: {clusterName: demo, replicas: %d, selector: {matchLabels: {a: b}}, template: {spec: "+
+		"namespace: default%s}\nspec: {clusterName: demo, replicas: %d, selector: {matchLabels: {a: b}}, template: "+
+		"{spec: "+
 		"{clusterName: demo, bootstrap: {dataSecretName: a}, infrastructureRef: {apiGroup: "+
 		"infrastructure.cluster.x-k8s.io, kind: OLVMMachineTemplate, name: demo-md-0}}}}\n", metadata, replicas)
 }
@@ -62,9 +64,11 @@ func TestAPullRequestChangesNoRecordOfAController(t *testing.T) {
 		owners = "ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: gone, uid: none}]"
 		infra  = "\n---\napiVersion: infrastructure.cluster.x-k8s.io/v1\nkind: OLVMMachine\nmetadata: {name: " +
 			"demo-control-plane-x, namespace: default, annotations: {%s}}\nspec: {olvmOvirtClusterName: Default, " +
-			"vmTemplateName: ol9-k8s, olvmNetwork: {networkName: kvm-vlan, vnicProfileName: kvm-vlan}, virtualMachine: " +
+			"vmTemplateName: ol9-k8s, olvmNetwork: {networkName: kvm-vlan, vnicProfileName: kvm-vlan}, " +
+			"virtualMachine: " +
 			"{memory: 7GB}}\n"
-		inventoryVM = "\n---\napiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: OLVMInventoryVM\nmetadata: {name: " +
+		inventoryVM = "\n---\napiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: " +
+			"OLVMInventoryVM\nmetadata: {name: " +
 			"small-0, namespace: default}\nspec: {inventoryName: small, vmID: a}\n"
 		set = ", ownerReferences: [{apiVersion: cluster.x-k8s.io/v1beta2, kind: MachineDeployment, name: demo-md-0, " +
 			"uid: u, controller: true}]"
@@ -78,41 +82,109 @@ func TestAPullRequestChangesNoRecordOfAController(t *testing.T) {
 	for name, test := range map[string]struct {
 		manifests, unreadable, want string
 	}{
-		"a Cluster without an existing owner": {owned("Cluster"), "", "Cluster default/demo: metadata.ownerReferences: the " +
+		"a Cluster without an existing owner": {owned("Cluster"), "", "Cluster default/demo: " +
+			"metadata.ownerReferences: the " +
 			"object in the management cluster has other owners"},
-		"workers without one":         {owned("MachineDeployment"), "", "MachineDeployment default/demo-md-0: metadata.ownerReferences"},
-		"a bootstrap template":        {owned("KubeadmConfigTemplate"), "", "KubeadmConfigTemplate default/demo-md-0: metadata.ownerReferences"},
-		"one that may not be read":    {owned("KubeadmConfigTemplate"), "KubeadmConfigTemplate", "you may not read it"},
-		"one that is new":             {sample + strings.Replace(aMachine("new", ", "+owners), "kind: OLVMMachine, name: new", "kind: OLVMMachine, name: demo-md-0-a", 1), "", ""},
-		"the owner that it has":       {sample + aSet(2, set), "", ""},
-		"no owner any more":           {sample + aSet(2, ", ownerReferences: []"), "", "MachineSet default/demo-md-0-s: metadata.ownerReferences"},
-		"fewer machines of a set":     {sample + aSet(0, ""), "", "MachineSet default/demo-md-0-s: spec.replicas: it differs in the management cluster, and MachineDeployment demo-md-0 controls it"},
-		"a VM of an inventory":        {sample + strings.Replace(inventoryVM, "vmID: a", "vmID: b", 1), "", "OLVMInventoryVM default/small-0: spec.vmID: it differs in the management cluster"},
-		"that VM as it is":            {sample + inventoryVM, "", ""},
-		"the set as it is":            {sample + aSet(2, ""), "", ""},
-		"a label of a Machine":        {sample + aMachine("demo-md-0-a", ", labels: {cluster.x-k8s.io/set-name: x}"), "", "metadata.labels: cluster.x-k8s.io/set-name differs"},
-		"a label that it has":         {sample + aMachine("demo-md-0-a", ", labels: {cluster.x-k8s.io/deployment-name: demo-md-0}"), "", ""},
-		"a label of its user":         {sample + aMachine("demo-md-0-a", ", labels: {team: x}"), "", ""},
-		"the VM of another Machine":   {sample + strings.Replace(aMachine("demo-md-0-a", ""), "kind: OLVMMachine, name: demo-md-0-a", "kind: OLVMMachine, name: demo-md-0-b", 1), "", "spec.infrastructureRef: it is OLVMMachine demo-md-0-a"},
-		"the template of a VM":        {sample + fmt.Sprintf(infra, "cluster.x-k8s.io/cloned-from-name: x"), "", "cluster.x-k8s.io/cloned-from-name differs"},
-		"the template that it has":    {sample + fmt.Sprintf(infra, "cluster.x-k8s.io/cloned-from-name: demo-control-plane"), "", ""},
-		"addresses of a VM":           {sample + fmt.Sprintf(infra, "infrastructure.cluster.x-k8s.io/olvm-addresses: '{}'"), "", "olvm-addresses differs"},
-		"a topology's owner":          {fixture.SampleManifests(t, "\n  labels:\n    cluster.x-k8s.io/cluster-name: demo\nspec:\n  clusterName", "\n  labels: {topology.cluster.x-k8s.io/owned: ''}\nspec:\n  clusterName"), "", "topology.cluster.x-k8s.io/owned differs"},
-		"a control plane's config":    {sample + fmt.Sprintf(config, "demo-control-plane-x", 9), "", "spec.verbosity differs in the management cluster, and Machine default/demo-control-plane-x is made of it"},
-		"one that cannot be compared": {sample + fmt.Sprintf(config, "demo-control-plane-x", 5), "KubeadmConfig", "you may not read it in the management cluster (get kubeadmconfigs.bootstrap.cluster.x-k8s.io), and Machine"},
-		"the config as it is":         {sample + fmt.Sprintf(config, "demo-control-plane-x", 5), "", ""},
-		"a config of nothing":         {sample + fmt.Sprintf(config, "other", 9), "", ""},
+		"workers without one": {
+			owned("MachineDeployment"),
+			"",
+			"MachineDeployment default/demo-md-0: metadata.ownerReferences",
+		},
+		"a bootstrap template": {
+			owned("KubeadmConfigTemplate"),
+			"",
+			"KubeadmConfigTemplate default/demo-md-0: metadata.ownerReferences",
+		},
+		"one that may not be read": {owned("KubeadmConfigTemplate"), "KubeadmConfigTemplate", "you may not read it"},
+		"one that is new": {
+			sample + strings.Replace(aMachine("new", ", "+owners), "kind: OLVMMachine, name: new",
+				"kind: OLVMMachine, name: demo-md-0-a", 1),
+			"",
+			"",
+		},
+		"the owner that it has": {sample + aSet(2, set), "", ""},
+		"no owner any more": {
+			sample + aSet(2, ", ownerReferences: []"),
+			"",
+			"MachineSet default/demo-md-0-s: metadata.ownerReferences",
+		},
+		"fewer machines of a set": {
+			sample + aSet(0, ""),
+			"",
+			"MachineSet default/demo-md-0-s: spec.replicas: it differs in the management cluster, and " +
+				"MachineDeployment demo-md-0 controls it",
+		},
+		"a VM of an inventory": {
+			sample + strings.Replace(inventoryVM, "vmID: a", "vmID: b", 1),
+			"",
+			"OLVMInventoryVM default/small-0: spec.vmID: it differs in the management cluster",
+		},
+		"that VM as it is": {sample + inventoryVM, "", ""},
+		"the set as it is": {sample + aSet(2, ""), "", ""},
+		"a label of a Machine": {
+			sample + aMachine("demo-md-0-a", ", labels: {cluster.x-k8s.io/set-name: x}"),
+			"",
+			"metadata.labels: cluster.x-k8s.io/set-name differs",
+		},
+		"a label that it has": {
+			sample + aMachine("demo-md-0-a", ", labels: {cluster.x-k8s.io/deployment-name: demo-md-0}"),
+			"",
+			"",
+		},
+		"a label of its user": {sample + aMachine("demo-md-0-a", ", labels: {team: x}"), "", ""},
+		"the VM of another Machine": {
+			sample + strings.Replace(aMachine("demo-md-0-a", ""), "kind: OLVMMachine, name: demo-md-0-a",
+				"kind: OLVMMachine, name: demo-md-0-b", 1),
+			"",
+			"spec.infrastructureRef: it is OLVMMachine demo-md-0-a",
+		},
+		"the template of a VM": {
+			sample + fmt.Sprintf(infra, "cluster.x-k8s.io/cloned-from-name: x"),
+			"",
+			"cluster.x-k8s.io/cloned-from-name differs",
+		},
+		"the template that it has": {
+			sample + fmt.Sprintf(infra, "cluster.x-k8s.io/cloned-from-name: demo-control-plane"),
+			"",
+			"",
+		},
+		"addresses of a VM": {
+			sample + fmt.Sprintf(infra, "infrastructure.cluster.x-k8s.io/olvm-addresses: '{}'"),
+			"",
+			"olvm-addresses differs",
+		},
+		"a topology's owner": {
+			fixture.SampleManifests(t, "\n  labels:\n    cluster.x-k8s.io/cluster-name: demo\nspec:\n  clusterName",
+				"\n  labels: {topology.cluster.x-k8s.io/owned: ''}\nspec:\n  clusterName"),
+			"",
+			"topology.cluster.x-k8s.io/owned differs",
+		},
+		"a control plane's config": {
+			sample + fmt.Sprintf(config, "demo-control-plane-x", 9),
+			"",
+			"spec.verbosity differs in the management cluster, and Machine default/demo-control-plane-x is made of it",
+		},
+		"one that cannot be compared": {
+			sample + fmt.Sprintf(config, "demo-control-plane-x", 5),
+			"KubeadmConfig",
+			"you may not read it in the management cluster (get kubeadmconfigs.bootstrap.cluster.x-k8s.io), and " +
+				"Machine",
+		},
+		"the config as it is": {sample + fmt.Sprintf(config, "demo-control-plane-x", 5), "", ""},
+		"a config of nothing": {sample + fmt.Sprintf(config, "other", 9), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := fixture.NewManagement(t)
 			create(t, live, aSet(2, set), inventoryVM, fmt.Sprintf(config, "demo-control-plane-x", 5),
-				"{apiVersion: bootstrap.cluster.x-k8s.io/v1beta2, kind: KubeadmConfigTemplate, metadata: {name: demo-md-0, "+
+				"{apiVersion: bootstrap.cluster.x-k8s.io/v1beta2, kind: KubeadmConfigTemplate, metadata: {name: "+
+					"demo-md-0, "+
 					"namespace: default}, spec: {}}")
 			change(t, live, []string{"Machine"}, func(o *unstructured.Unstructured) {
 				if o.GetName() == "demo-control-plane-x" {
 					o.SetLabels(map[string]string{"cluster.x-k8s.io/control-plane": ""})
 					check.Error(t, unstructured.SetNestedStringMap(o.Object, map[string]string{
-						"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "KubeadmConfig", "name": "demo-control-plane-x",
+						"apiGroup": "bootstrap.cluster.x-k8s.io", "kind": "KubeadmConfig",
+						"name": "demo-control-plane-x",
 					}, "spec", "bootstrap", "configRef"), "")
 				}
 			})
@@ -136,12 +208,36 @@ func TestAMarkedMachineIsNamed(t *testing.T) {
 		destroyed, note    string
 		candidates, listed int
 	}{
-		"fewer machines":           {manifests: fewer + aMachine("demo-md-0-b", marked), destroyed: "demo-md-0-b", listed: 1},
-		"the other one":            {manifests: fewer + aMachine("demo-md-0-a", marked), destroyed: "demo-md-0-a", listed: 1},
-		"as many machines":         {manifests: fixture.SampleManifests(t) + aMachine("demo-md-0-b", marked), note: "Machine default/demo-md-0-b: cluster.x-k8s.io/delete-machine: it is destroyed first when MachineDeployment default/demo-md-0 has fewer machines"},
-		"it was marked before":     {manifests: fixture.SampleManifests(t) + aMachine("demo-md-0-b", marked), before: "demo-md-0-b"},
-		"both are marked":          {manifests: fewer + aMachine("demo-md-0-a", marked) + aMachine("demo-md-0-b", marked), candidates: 2, listed: 1},
-		"not the one marked there": {manifests: fewer + aMachine("demo-md-0-a", marked), before: "demo-md-0-b", candidates: 2, listed: 1},
+		"fewer machines": {
+			manifests: fewer + aMachine("demo-md-0-b", marked),
+			destroyed: "demo-md-0-b",
+			listed:    1,
+		},
+		"the other one": {
+			manifests: fewer + aMachine("demo-md-0-a", marked),
+			destroyed: "demo-md-0-a",
+			listed:    1,
+		},
+		"as many machines": {
+			manifests: fixture.SampleManifests(t) + aMachine("demo-md-0-b", marked),
+			note: "Machine default/demo-md-0-b: cluster.x-k8s.io/delete-machine: it is destroyed first when " +
+				"MachineDeployment default/demo-md-0 has fewer machines",
+		},
+		"it was marked before": {
+			manifests: fixture.SampleManifests(t) + aMachine("demo-md-0-b", marked),
+			before:    "demo-md-0-b",
+		},
+		"both are marked": {
+			manifests:  fewer + aMachine("demo-md-0-a", marked) + aMachine("demo-md-0-b", marked),
+			candidates: 2,
+			listed:     1,
+		},
+		"not the one marked there": {
+			manifests:  fewer + aMachine("demo-md-0-a", marked),
+			before:     "demo-md-0-b",
+			candidates: 2,
+			listed:     1,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := fixture.NewManagement(t)
@@ -170,7 +266,8 @@ func TestAMarkedMachineIsNamed(t *testing.T) {
 
 			for output, text := range outputs(t, report) {
 				check.Contains(t, output, text, cmp.Or(test.destroyed, ""))
-				check.Equal(t, output+" has the note", strings.Contains(strings.ReplaceAll(text, `\`, ""), "is destroyed first when"), test.note != "")
+				check.Equal(t, output+" has the note", strings.Contains(strings.ReplaceAll(text,
+					`\`, ""), "is destroyed first when"), test.note != "")
 			}
 
 			check.Contains(t, "the text", outputs(t, report)["text"], test.note)
@@ -237,8 +334,9 @@ func TestCertificatesEndWhenAnAnnotationSaysSo(t *testing.T) {
 				}, "spec", "bootstrap", "configRef"), "")
 			})
 
-			more := strings.ReplaceAll(test.more, "bootstrap: {dataSecretName: a}", "bootstrap: {configRef: {apiGroup: "+
-				"bootstrap.cluster.x-k8s.io, kind: KubeadmConfig, name: demo-control-plane-x}}")
+			more := strings.ReplaceAll(test.more, "bootstrap: {dataSecretName: a}",
+				"bootstrap: {configRef: {apiGroup: "+
+					"bootstrap.cluster.x-k8s.io, kind: KubeadmConfig, name: demo-control-plane-x}}")
 			report := reported(t, fixture.SampleManifests(t)+more, live, nil)
 			check.Equal(t, "replaced", report.Summary.Replace, test.want)
 		})
@@ -247,13 +345,19 @@ func TestCertificatesEndWhenAnAnnotationSaysSo(t *testing.T) {
 
 // TestARemediationInAPullRequestIsRefused has one for a worker, which its controller would power off and on.
 func TestARemediationInAPullRequestIsRefused(t *testing.T) {
-	const remediation = "\n---\napiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: OLVMRemediation\nmetadata: " +
+	const remediation = "\n---\napiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: " +
+		"OLVMRemediation\nmetadata: " +
 		"{name: demo-md-0-a, namespace: default}\nspec: {strategy: {type: Reboot, retryLimit: 3}}\n"
 
 	for name, test := range map[string]struct {
 		live, unreadable, want string
 	}{
-		"it is new":          {"", "", "OLVMRemediation default/demo-md-0-a: it is new: if a MachineHealthCheck finds Machine default/demo-md-0-a unhealthy, its VM is powered off and on"},
+		"it is new": {
+			"",
+			"",
+			"OLVMRemediation default/demo-md-0-a: it is new: if a MachineHealthCheck finds Machine " +
+				"default/demo-md-0-a unhealthy, its VM is powered off and on",
+		},
 		"it changes":         {strings.Replace(remediation, "3", "1", 1), "", "spec.strategy.retryLimit changes"},
 		"it may not be read": {"", "OLVMRemediation", "get olvmremediations.infrastructure.cluster.x-k8s.io"},
 		"it is there":        {remediation, "", ""},
@@ -276,7 +380,8 @@ func TestARemediationInAPullRequestIsRefused(t *testing.T) {
 
 // TestATemplateOfRemediationsIsNamed has one that MachineHealthChecks may refer to.
 func TestATemplateOfRemediationsIsNamed(t *testing.T) {
-	const template = "\n---\napiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: OLVMRemediationTemplate\nmetadata: " +
+	const template = "\n---\napiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: " +
+		"OLVMRemediationTemplate\nmetadata: " +
 		"{name: reboot, namespace: default}\nspec: {template: {spec: {strategy: {type: Reboot, retryLimit: 3}}}}\n"
 
 	for name, test := range map[string]struct {
@@ -304,16 +409,28 @@ func TestATemplateOfRemediationsIsNamed(t *testing.T) {
 
 // TestAMachinePoolMakesNoMachineUnseen has pools of this provider, which it does not serve, and of another.
 func TestAMachinePoolMakesNoMachineUnseen(t *testing.T) {
-	const pool = "\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachinePool\nmetadata: {name: pool, namespace: default}\n" +
+	const pool = "\n---\napiVersion: cluster.x-k8s.io/v1beta2\nkind: MachinePool\nmetadata: {name: pool, " +
+		"namespace: default}\n" +
 		"spec: {clusterName: demo, replicas: 3, template: {spec: {clusterName: demo, bootstrap: {dataSecretName: a}, " +
 		"infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: KIND, name: pool}}}}\n"
 
 	for name, test := range map[string]struct {
 		kind, cluster, problem, note string
 	}{
-		"a template of ours":    {"OLVMMachineTemplate", "demo", "MachinePool default/pool: spec.template.spec.infrastructureRef: OLVMMachineTemplate: this provider has no machine pools", ""},
-		"a kind that is none":   {"OLVMMachinePool", "demo", "OLVMMachinePool: this provider has no machine pools", ""},
-		"of another provider":   {"DockerMachinePool", "demo", "", "its machines are of another provider (DockerMachinePool.infrastructure.cluster.x-k8s.io)"},
+		"a template of ours": {
+			"OLVMMachineTemplate",
+			"demo",
+			"MachinePool default/pool: spec.template.spec.infrastructureRef: OLVMMachineTemplate: this provider " +
+				"has no machine pools",
+			"",
+		},
+		"a kind that is none": {"OLVMMachinePool", "demo", "OLVMMachinePool: this provider has no machine pools", ""},
+		"of another provider": {
+			"DockerMachinePool",
+			"demo",
+			"",
+			"its machines are of another provider (DockerMachinePool.infrastructure.cluster.x-k8s.io)",
+		},
 		"of a cluster of these": {"DockerMachinePool", "other", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -338,7 +455,8 @@ func TestAMachinePoolMakesNoMachineUnseen(t *testing.T) {
 	}
 }
 
-// TestAPrunedNamespaceTakesItsMachinesWithIt keeps all objects of a namespace in the manifests, and drops the Namespace.
+// TestAPrunedNamespaceTakesItsMachinesWithIt keeps all objects of a namespace in the manifests, and drops the
+// Namespace.
 func TestAPrunedNamespaceTakesItsMachinesWithIt(t *testing.T) {
 	labels := map[string]string{
 		"kustomize.toolkit.fluxcd.io/name": "clusters", "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
@@ -350,10 +468,15 @@ func TestAPrunedNamespaceTakesItsMachinesWithIt(t *testing.T) {
 		written string
 		want    planreport.Summary
 	}{
-		"Flux has applied it":     {labels, "", planreport.Summary{Destroy: 3, Objects: 1}},
-		"the manifests have it":   {labels, written, planreport.Summary{}},
-		"another has applied it":  {nil, "", planreport.Summary{}},
-		"it is to be kept anyway": {map[string]string{"kustomize.toolkit.fluxcd.io/name": "clusters", "kustomize.toolkit.fluxcd.io/namespace": "flux-system", "kustomize.toolkit.fluxcd.io/prune": "disabled"}, "", planreport.Summary{}},
+		"Flux has applied it":    {labels, "", planreport.Summary{Destroy: 3, Objects: 1}},
+		"the manifests have it":  {labels, written, planreport.Summary{}},
+		"another has applied it": {nil, "", planreport.Summary{}},
+		"it is to be kept anyway": {
+			map[string]string{"kustomize.toolkit.fluxcd.io/name": "clusters", "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
+				"kustomize.toolkit.fluxcd.io/prune": "disabled"},
+			"",
+			planreport.Summary{},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := fixture.NewManagement(t)
@@ -380,7 +503,11 @@ func TestAPrunedCRDIsRefused(t *testing.T) {
 		"kustomize.toolkit.fluxcd.io/namespace: flux-system}}}"
 
 	for name, test := range map[string]struct{ of, written, want string }{
-		"Flux has applied it":      {"clusters", "", "CustomResourceDefinition clusters.cluster.x-k8s.io is not in the manifests any more"},
+		"Flux has applied it": {
+			"clusters",
+			"",
+			"CustomResourceDefinition clusters.cluster.x-k8s.io is not in the manifests any more",
+		},
 		"another has applied it":   {"others", "", ""},
 		"the manifests contain it": {"clusters", "\n---\n" + crd, ""},
 	} {
@@ -398,7 +525,8 @@ func TestAPrunedCRDIsRefused(t *testing.T) {
 
 // TestAForeignKindIsNotTakenForOurs has objects of other API groups with our kinds and names.
 func TestAForeignKindIsNotTakenForOurs(t *testing.T) {
-	control, workers := "kind: KubeadmControlPlane\n    name: demo-control-plane", "kind: KubeadmConfigTemplate\n          name: demo-md-0"
+	control, workers := "kind: KubeadmControlPlane\n    name: demo-control-plane",
+		"kind: KubeadmConfigTemplate\n          name: demo-md-0"
 	manifests := func(pairs ...string) *Manifests {
 		m, err := load([]string{"-"}, strings.NewReader(fixture.SampleManifests(t, pairs...)))
 		check.Error(t, err, "")
@@ -434,7 +562,8 @@ func TestAForeignKindIsNotTakenForOurs(t *testing.T) {
 	machine.SetNamespace("default")
 
 	for version, want := range map[string]bool{"cluster.x-k8s.io/v1beta1": true, "example.com/v1beta2": false} {
-		machine.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: version, Kind: "MachineDeployment", Name: "demo-md-0"}})
+		machine.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: version, Kind: "MachineDeployment",
+			Name: "demo-md-0"}})
 		check.Equal(t, version+" owns it", isControlled(machine, own.Owners), want)
 	}
 
@@ -444,7 +573,8 @@ func TestAForeignKindIsNotTakenForOurs(t *testing.T) {
 		Spec: infrav1alpha1.OLVMSupportServicesSpec{ClusterName: "demo"},
 	}
 	_, err = services.supportMachines()
-	check.Error(t, err, "the infrastructure of Cluster demo is of kind OLVMCluster.example.com, and no OLVMCluster of this provider")
+	check.Error(t, err, "the infrastructure of Cluster demo is of kind OLVMCluster.example.com, and no OLVMCluster "+
+		"of this provider")
 }
 
 // TestAForeignTemplateIsNoPartOfAClass changes a template of another API group than that of the class.
@@ -473,8 +603,10 @@ func TestAForeignTemplateIsNoPartOfAClass(t *testing.T) {
 
 // TestAForeignTemplateOfAClusterFileKeepsItsName has manifests of a cluster file whose workers are of another provider.
 func TestAForeignTemplateOfAClusterFileKeepsItsName(t *testing.T) {
-	text := strings.ReplaceAll(fixture.SampleManifests(t, "apiGroup: infrastructure.cluster.x-k8s.io\n        kind: OLVMMachineTemplate\n        name: demo-md-0",
-		"apiGroup: example.com\n        kind: OLVMMachineTemplate\n        name: demo-md-0", "memory: 16GB", "memory: 32GB"),
+	text := strings.ReplaceAll(fixture.SampleManifests(t, "apiGroup: infrastructure.cluster.x-k8s.io\n        "+
+		"kind: OLVMMachineTemplate\n        name: demo-md-0",
+		"apiGroup: example.com\n        kind: OLVMMachineTemplate\n        name: demo-md-0",
+		"memory: 16GB", "memory: 32GB"),
 		"ENGINE_URL", fixture.EngineURL)
 
 	m, err := load([]string{"-"}, strings.NewReader(text))
@@ -501,17 +633,22 @@ func TestAForeignTemplateOfAClusterFileKeepsItsName(t *testing.T) {
 
 // TestAPullRequestChangesNoTerraformState has a Secret in the place of the state of a machine.
 func TestAPullRequestChangesNoTerraformState(t *testing.T) {
-	const state = "\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: tfstate-default-demo-md-0-a, namespace: default}\ndata: " +
+	const state = "\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: tfstate-default-demo-md-0-a, namespace: " +
+		"default}\ndata: " +
 		"{tfstate: "
 
 	for name, test := range map[string]struct {
 		data, want string
 		offline    bool
 	}{
-		"another state": {"YQ==}\n", "Secret default/tfstate-default-demo-md-0-a: it has the Terraform state of OLVMMachine default/demo-md-0-a", false},
-		"none":          {"''}\n", "it has the Terraform state", false},
-		"the same":      {"eA==}\n", "", false},
-		"unread":        {"eA==}\n", "it has the Terraform state", true},
+		"another state": {
+			"YQ==}\n",
+			"Secret default/tfstate-default-demo-md-0-a: it has the Terraform state of OLVMMachine default/demo-md-0-a",
+			false,
+		},
+		"none":     {"''}\n", "it has the Terraform state", false},
+		"the same": {"eA==}\n", "", false},
+		"unread":   {"eA==}\n", "it has the Terraform state", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			live := fixture.NewManagement(t)
@@ -538,8 +675,12 @@ func (writable) Apply(context.Context, runtime.ApplyConfiguration, ...client.App
 // TestManifestsOfAClusterFileGiveNoOrders has manifests in the place of those that a cluster file describes.
 func TestManifestsOfAClusterFileGiveNoOrders(t *testing.T) {
 	for name, test := range map[string]struct{ from, to, want string }{
-		"nothing":          {"", "", ""},
-		"an unknown field": {"  replicas: 2\n", "  replcas: 2\n", "MachineDeployment default/demo-md-0: spec.replcas: there is no such field"},
+		"nothing": {"", "", ""},
+		"an unknown field": {
+			"  replicas: 2\n",
+			"  replcas: 2\n",
+			"MachineDeployment default/demo-md-0: spec.replcas: there is no such field",
+		},
 		"an order": {"kind: MachineDeployment\nmetadata:\n", "kind: MachineDeployment\nmetadata:\n  annotations: " +
 			"{argocd.argoproj.io/hook: Sync}\n", "has Argo CD delete the object with its machines"},
 	} {
@@ -566,7 +707,8 @@ func (asWritten) Apply(_ context.Context, object runtime.ApplyConfiguration, _ .
 
 // TestTheAPIServerIsAskedAboutTheManifestOfAMachine has a manifest of a Machine that the management cluster has, too.
 func TestTheAPIServerIsAskedAboutTheManifestOfAMachine(t *testing.T) {
-	text := strings.ReplaceAll(fixture.SampleManifests(t), "ENGINE_URL", fixture.EngineURL) + aMachine("demo-md-0-a", "")
+	text := strings.ReplaceAll(fixture.SampleManifests(t), "ENGINE_URL", fixture.EngineURL) + aMachine("demo-md-0-a",
+		"")
 	m, err := load([]string{"-"}, strings.NewReader(text))
 	check.Error(t, err, "")
 	check.Error(t, m.AddManagementCluster(t.Context(), asWritten{fixture.NewManagement(t)}, "", true), "")

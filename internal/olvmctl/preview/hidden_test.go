@@ -45,7 +45,8 @@ func TestAPullRequestHidesNoDestroyedMachine(t *testing.T) {
 		"manifests of the Machines": {none(t) + machine("demo-md-0-a", "") + machine("demo-md-0-b", ""),
 			planreport.Summary{Destroy: 2}, ""},
 		"manifests with other labels": {none(t) + machine("demo-md-0-a", ", labels: {cluster.x-k8s.io/deployment-name: x}"),
-			planreport.Summary{}, "metadata.labels: cluster.x-k8s.io/deployment-name differs in the management cluster"},
+			planreport.Summary{}, "metadata.labels: cluster.x-k8s.io/deployment-name differs in the management " +
+				"cluster"},
 		"manifests that are being deleted": {none(t, "replicas: 0", "replicas: 2") +
 			machine("demo-md-0-a", ", deletionTimestamp: '2026-01-01T00:00:00Z'"), planreport.Summary{}, ""},
 		"manifests of the OLVMMachines": {none(t) + infra("demo-md-0-a") + infra("demo-md-0-b"), planreport.Summary{Destroy: 2}, ""},
@@ -138,16 +139,55 @@ func TestAPullRequestHidesNoRolloutBehindAnotherAPIVersion(t *testing.T) {
 		machines  int64
 		why, line string
 	}{
-		"nothing":                      {changes: controlPlane(fixture.WorkersInV1Beta1...)},
-		"a field for kubeadm":          {controlPlane("127.0.0.1]", "127.0.0.2]"), false, 1, "certSANs", "certSANs"},
-		"all for kubeadm is gone":      {controlPlane(kubeadm, ""), false, 1, "spec.kubeadmConfigSpec", ""},
-		"another group of it":          {workers("bootstrap.cluster.x-k8s.io/v1beta1\n          kind: KubeadmConfigTemplate", "example.com/v1beta1\n          kind: KubeadmConfigTemplate"), false, 2, "configRef.group", ""},
-		"a field for kubeadm is gone":  {controlPlane("        certSANs: [localhost, 127.0.0.1]", "        {}"), false, 1, "certSANs", ""},
-		"another bootstrap template":   {workers("KubeadmConfigTemplate\n          name: demo-md-0", "KubeadmConfigTemplate\n          name: demo-md-1"), false, 2, "configRef.name", ""},
-		"another kind of it":           {workers("kind: KubeadmConfigTemplate\n          name", "kind: RKE2ConfigTemplate\n          name"), false, 2, "configRef.kind", ""},
-		"a failure domain":             {workers("      version: v1.36.1\n      bootstrap", "      version: v1.36.1\n      failureDomain: b\n      bootstrap"), false, 2, "failureDomain", ""},
+		"nothing":                 {changes: controlPlane(fixture.WorkersInV1Beta1...)},
+		"a field for kubeadm":     {controlPlane("127.0.0.1]", "127.0.0.2]"), false, 1, "certSANs", "certSANs"},
+		"all for kubeadm is gone": {controlPlane(kubeadm, ""), false, 1, "spec.kubeadmConfigSpec", ""},
+		"another group of it": {
+			workers("bootstrap.cluster.x-k8s.io/v1beta1\n          kind: KubeadmConfigTemplate",
+				"example.com/v1beta1\n          kind: KubeadmConfigTemplate"),
+			false,
+			2,
+			"configRef.group",
+			"",
+		},
+		"a field for kubeadm is gone": {
+			controlPlane("        certSANs: [localhost, 127.0.0.1]", "        {}"),
+			false,
+			1,
+			"certSANs",
+			"",
+		},
+		"another bootstrap template": {
+			workers("KubeadmConfigTemplate\n          name: demo-md-0", "KubeadmConfigTemplate\n          name: "+
+				"demo-md-1"),
+			false,
+			2,
+			"configRef.name",
+			"",
+		},
+		"another kind of it": {
+			workers("kind: KubeadmConfigTemplate\n          name", "kind: RKE2ConfigTemplate\n          name"),
+			false,
+			2,
+			"configRef.kind",
+			"",
+		},
+		"a failure domain": {
+			workers("      version: v1.36.1\n      bootstrap", "      version: v1.36.1\n      failureDomain: b\n   "+
+				"   bootstrap"),
+			false,
+			2,
+			"failureDomain",
+			"",
+		},
 		"workers in an unread version": {workers(), true, 2, "its apiVersion becomes cluster.x-k8s.io/v1beta1", ""},
-		"a control plane in one":       {controlPlane(), true, 1, "its apiVersion becomes controlplane.cluster.x-k8s.io/v1beta1", ""},
+		"a control plane in one": {
+			controlPlane(),
+			true,
+			1,
+			"its apiVersion becomes controlplane.cluster.x-k8s.io/v1beta1",
+			"",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, err := load([]string{"-"}, strings.NewReader(fixture.SampleManifests(t, test.changes...)))
@@ -271,23 +311,54 @@ func TestAPullRequestGivesNoOrdersByAnnotation(t *testing.T) {
 		"all control planes": {fixture.SampleManifests(t, "  machineTemplate:\n", "  machineTemplate:\n    metadata: {"+marked+"}\n"),
 			"spec.machineTemplate.metadata.annotations: cluster.x-k8s.io/remediate-machine"},
 		"a Machine to delete first": {fixture.SampleManifests(t) + strings.Replace(machine, marked, toDelete, 1), ""},
-		"all workers to delete": {fixture.SampleManifests(t, "  template:\n    spec:\n      clusterName", "  template:\n    metadata: {"+toDelete+"}\n    spec:\n      clusterName"),
+		"all workers to delete": {fixture.SampleManifests(t, "  template:\n    spec:\n      clusterName",
+			"  template:\n    metadata: {"+toDelete+"}\n    spec:\n      clusterName"),
 			"spec.template.metadata.annotations: cluster.x-k8s.io/delete-machine marks all machines alike"},
-		"all control planes to delete": {fixture.SampleManifests(t, "  machineTemplate:\n", "  machineTemplate:\n    metadata: {"+toDelete+"}\n"),
+		"all control planes to delete": {fixture.SampleManifests(t, "  machineTemplate:\n",
+			"  machineTemplate:\n    metadata: {"+toDelete+"}\n"),
 			"spec.machineTemplate.metadata.annotations: cluster.x-k8s.io/delete-machine"},
-		"all certificates end": {fixture.SampleManifests(t, "  machineTemplate:\n", "  machineTemplate:\n    metadata: {annotations: {machine.cluster.x-k8s.io/certificates-expiry: '2020-01-01T00:00:00Z'}}\n"),
+		"all certificates end": {fixture.SampleManifests(t, "  machineTemplate:\n",
+			"  machineTemplate:\n    metadata: {annotations: {machine.cluster.x-k8s.io/certificates-expiry: "+
+				"'2020-01-01T00:00:00Z'}}\n"),
 			"spec.machineTemplate.metadata.annotations: machine.cluster.x-k8s.io/certificates-expiry"},
-		"an update in place":        {annotated("in-place-updates.internal.cluster.x-k8s.io/update-in-progress", ""), "is Cluster API's own; remove it"},
-		"Argo CD makes it anew":     {annotated("argocd.argoproj.io/sync-options", "Prune=false, Force=true"), "may have Argo CD delete the object"},
-		"Argo CD keeps it":          {annotated("argocd.argoproj.io/sync-options", "Prune=false,Validate=false"), ""},
-		"a hook of Argo CD":         {annotated("argocd.argoproj.io/hook", "PreSync"), "has Argo CD delete the object"},
-		"a hook of Helm":            {annotated("helm.sh/hook", "pre-upgrade"), "has Helm or Argo CD delete the object"},
-		"Flux makes it anew":        {annotated("kustomize.toolkit.fluxcd.io/force", "enabled"), "may have Flux delete the object"},
-		"Flux does not":             {annotated("kustomize.toolkit.fluxcd.io/force", "disabled"), ""},
-		"a label, too":              {fixture.SampleManifests(t, workers, workers+"  labels: {kustomize.toolkit.fluxcd.io/force: enabled, x: y}\n", "\n  labels:\n    cluster.x-k8s.io/cluster-name: demo\nspec:\n  clusterName", "\nspec:\n  clusterName"), "metadata.labels: kustomize.toolkit.fluxcd.io/force"},
-		"kapp makes it anew":        {annotated("kapp.k14s.io/update-strategy", "fallback-on-replace"), "may have kapp delete the object"},
-		"kustomize leaves it out":   {annotated("config.kubernetes.io/local-config", "true"), "has kustomize and Flux leave the object out"},
-		"an object of another kind": {fixture.SampleManifests(t) + "\n---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: a, annotations: {helm.sh/hook: x}}\n", ""},
+		"an update in place": {
+			annotated("in-place-updates.internal.cluster.x-k8s.io/update-in-progress", ""),
+			"is Cluster API's own; remove it",
+		},
+		"Argo CD makes it anew": {
+			annotated("argocd.argoproj.io/sync-options", "Prune=false, Force=true"),
+			"may have Argo CD delete the object",
+		},
+		"Argo CD keeps it":  {annotated("argocd.argoproj.io/sync-options", "Prune=false,Validate=false"), ""},
+		"a hook of Argo CD": {annotated("argocd.argoproj.io/hook", "PreSync"), "has Argo CD delete the object"},
+		"a hook of Helm": {
+			annotated("helm.sh/hook", "pre-upgrade"),
+			"has Helm or Argo CD delete the object",
+		},
+		"Flux makes it anew": {
+			annotated("kustomize.toolkit.fluxcd.io/force", "enabled"),
+			"may have Flux delete the object",
+		},
+		"Flux does not": {annotated("kustomize.toolkit.fluxcd.io/force", "disabled"), ""},
+		"a label, too": {
+			fixture.SampleManifests(t, workers, workers+"  labels: {kustomize.toolkit.fluxcd.io/force: enabled, x: "+
+				"y}\n", "\n  labels:\n    cluster.x-k8s.io/cluster-name: demo\nspec:\n  clusterName",
+				"\nspec:\n  clusterName"),
+			"metadata.labels: kustomize.toolkit.fluxcd.io/force",
+		},
+		"kapp makes it anew": {
+			annotated("kapp.k14s.io/update-strategy", "fallback-on-replace"),
+			"may have kapp delete the object",
+		},
+		"kustomize leaves it out": {
+			annotated("config.kubernetes.io/local-config", "true"),
+			"has kustomize and Flux leave the object out",
+		},
+		"an object of another kind": {
+			fixture.SampleManifests(t) + "\n---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: a, annotations: " +
+				"{helm.sh/hook: x}}\n",
+			"",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := load([]string{"-"}, strings.NewReader(test.manifests))
