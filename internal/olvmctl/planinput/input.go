@@ -182,7 +182,7 @@ func LoadClusterFile(objects []*unstructured.Unstructured) (*Input, error) {
 }
 
 func (m *Input) addSources(objects []source.Object) {
-	m.sources = objects
+	m.sources, m.sourceOf = objects, map[string]source.Object{}
 	for _, object := range objects {
 		m.sourceOf[liveKey(object.Unstructured)] = object
 	}
@@ -200,7 +200,6 @@ func newInput() *Input {
 		Running:      NewAccess(),
 		live:         map[string]*unstructured.Unstructured{},
 		converted:    map[string]*unstructured.Unstructured{},
-		sourceOf:     map[string]source.Object{},
 
 		LiveClusters: map[types.NamespacedName]*infrav1.OLVMCluster{},
 		LiveServices: map[types.NamespacedName]*infrav1alpha1.OLVMSupportServices{},

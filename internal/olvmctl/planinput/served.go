@@ -104,7 +104,7 @@ const (
 // cluster, it uses dry runs. Otherwise it uses the CRDs of the management cluster, or else those of this release. c is
 // nil if there is no management cluster. It records the method in CheckedBy.
 func (m *Input) CheckServed(ctx context.Context, c client.Client) error {
-	if len(m.sources) == 0 || m.ofClusterFile { // reading a cluster file has checked its values
+	if len(m.sources) == 0 {
 		return nil
 	}
 
