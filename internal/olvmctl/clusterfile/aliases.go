@@ -36,7 +36,8 @@ func (r *resolver) resolve(node *yaml.Node, path string) (*yaml.Node, error) {
 
 	if node.Kind == yaml.AliasNode {
 		if slices.Contains(r.open, node.Alias) {
-			return nil, problem("the alias %s is inside the value that it stands for; write the value itself", node.Value)
+			return nil, problem("the alias %s is inside the value that it stands for; write the value itself",
+				node.Value)
 		}
 
 		out, err := r.resolve(node.Alias, path)
@@ -104,8 +105,8 @@ func (r *resolver) resolveMapping(node, out *yaml.Node, path string) error {
 
 		for _, from := range sources {
 			if from.Kind != yaml.MappingNode {
-				return Problem{File: r.file, Line: key.Line, Path: full, Message: "it is no mapping of keys; write the " +
-					"keys themselves"}
+				return Problem{File: r.file, Line: key.Line, Path: full, Message: "it is no mapping of keys; write " +
+					"the keys themselves"}
 			}
 		}
 

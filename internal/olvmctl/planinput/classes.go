@@ -112,7 +112,8 @@ func (m *Input) isOfAnyClass(ctx context.Context, c client.Reader, part *unstruc
 	return slices.ContainsFunc(classes, func(class unstructured.Unstructured) bool {
 		return m.isPartOf(part, &class, &class)
 	}) || slices.ContainsFunc(m.classParts, func(o *unstructured.Unstructured) bool {
-		return isClusterClass(o.GroupVersionKind()) && o.GetNamespace() == part.GetNamespace() && refersTo(o.Object, part)
+		return isClusterClass(o.GroupVersionKind()) && o.GetNamespace() == part.GetNamespace() &&
+			refersTo(o.Object, part)
 	}), nil
 }
 

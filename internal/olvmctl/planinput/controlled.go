@@ -87,8 +87,8 @@ func checkOwners(object source.Object, live *unstructured.Unstructured) error {
 		return nil
 	}
 
-	return problemAt(object, ownersPath, "the object in the management cluster has other owners, and Kubernetes deletes "+
-		"an object if its owners do not exist; remove them")
+	return problemAt(object, ownersPath, "the object in the management cluster has other owners, and Kubernetes "+
+		"deletes an object if its owners do not exist; remove them")
 }
 
 func uidsOf(owners []metav1.OwnerReference) []types.UID {
@@ -105,8 +105,12 @@ func uidsOf(owners []metav1.OwnerReference) []types.UID {
 // recordsOf are the domains of the labels and annotations by which the controllers know the machines of an owner, by
 // kind. One of these labels has no domain.
 var recordsOf = map[string][]string{
-	"Machine":             {clusterv1.GroupVersion.Group, "controlplane." + clusterv1.GroupVersion.Group, "machine-template-hash"},
-	"MachineSet":          {clusterv1.GroupVersion.Group, "machinedeployment.clusters.x-k8s.io", "machine-template-hash"},
+	"Machine": {
+		clusterv1.GroupVersion.Group, "controlplane." + clusterv1.GroupVersion.Group, "machine-template-hash",
+	},
+	"MachineSet": {
+		clusterv1.GroupVersion.Group, "machinedeployment.clusters.x-k8s.io", "machine-template-hash",
+	},
 	"MachineDeployment":   {"topology." + clusterv1.GroupVersion.Group},
 	"KubeadmControlPlane": {"topology." + clusterv1.GroupVersion.Group},
 	"OLVMMachine":         {clusterv1.GroupVersion.Group, infrav1.GroupVersion.Group},
@@ -127,8 +131,8 @@ func checkRecords(object source.Object, live *unstructured.Unstructured) error {
 			isRecord := slices.Contains(recordsOf[object.GetKind()], domain) && !slices.Contains(askedOfMachines, name)
 
 			if has, found := live[name]; isRecord && (!found || has != written[name]) {
-				errs = append(errs, problemAt(object, field, "%s differs in the management cluster, and the controllers "+
-					"know the machines of an owner by it; remove it", name))
+				errs = append(errs, problemAt(object, field, "%s differs in the management cluster, and the "+
+					"controllers know the machines of an owner by it; remove it", name))
 			}
 		}
 	}
@@ -148,8 +152,8 @@ func (m *Input) checkSpecs(object source.Object, live *unstructured.Unstructured
 	case object.GetKind() == "MachineSet" && controller != nil:
 		current := m.LiveAsWritten(object.Unstructured)
 		if current == nil {
-			return problemAt(object, "apiVersion", "the management cluster does not have it in this version, so that it "+
-				"may change, and %s %s controls it; remove the MachineSet", controller.Kind, controller.Name)
+			return problemAt(object, "apiVersion", "the management cluster does not have it in this version, so that "+
+				"it may change, and %s %s controls it; remove the MachineSet", controller.Kind, controller.Name)
 		}
 
 		found := FirstDifference(object.Object["spec"], current.Object["spec"], "spec")
@@ -161,8 +165,8 @@ func (m *Input) checkSpecs(object source.Object, live *unstructured.Unstructured
 			"MachineSet, and change the %s", controller.Kind, controller.Name, controller.Kind)
 	case object.GetKind() == "OLVMInventoryVM":
 		if found := FirstDifference(object.Object["spec"], live.Object["spec"], "spec"); found != "" {
-			return problemAt(object, found, "it differs in the management cluster, and the manager alone writes it; remove "+
-				"the OLVMInventoryVM")
+			return problemAt(object, found, "it differs in the management cluster, and the manager alone writes it; "+
+				"remove the OLVMInventoryVM")
 		}
 	case object.GetKind() == "Machine":
 		path := []string{"spec", "infrastructureRef"}

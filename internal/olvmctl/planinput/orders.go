@@ -30,21 +30,22 @@ type order struct {
 var orders = []order{
 	{name: "cluster.x-k8s.io/conversion-data", reason: "is Cluster API's own; remove it"},
 	{name: "*.internal.cluster.x-k8s.io", reason: "is Cluster API's own; remove it"},
-	{name: clusterv1.RemediateMachineAnnotation, reason: "has a MachineHealthCheck destroy machines; remove it, and use " +
-		"kubectl annotate"},
-	{name: clusterv1.DeleteMachineAnnotation, inTemplates: true, reason: "marks all machines alike, so that their age " +
-		"and health no longer decide which is destroyed first; remove it, and annotate one Machine"},
-	{name: clusterv1.MachineCertificatesExpiryDateAnnotation, inTemplates: true, reason: "has all machines replaced at " +
-		"a time; remove it, and set rollout.after"},
-	{name: "argocd.argoproj.io/sync-options", values: []string{"Force=true", "Replace=true"}, reason: "may have Argo CD " +
-		"delete the object with its machines, and make it anew; remove Force and Replace"},
+	{name: clusterv1.RemediateMachineAnnotation, reason: "has a MachineHealthCheck destroy machines; remove it, and " +
+		"use kubectl annotate"},
+	{name: clusterv1.DeleteMachineAnnotation, inTemplates: true, reason: "marks all machines alike, so that their " +
+		"age and health no longer decide which is destroyed first; remove it, and annotate one Machine"},
+	{name: clusterv1.MachineCertificatesExpiryDateAnnotation, inTemplates: true, reason: "has all machines replaced " +
+		"at a time; remove it, and set rollout.after"},
+	{name: "argocd.argoproj.io/sync-options", values: []string{"Force=true", "Replace=true"}, reason: "may have Argo " +
+		"CD delete the object with its machines, and make it anew; remove Force and Replace"},
 	{name: "argocd.argoproj.io/hook", reason: "has Argo CD delete the object with its machines, and make it anew, at " +
 		"each sync; remove it"},
-	{name: "helm.sh/hook", reason: "has Helm or Argo CD delete the object with its machines, and make it anew; remove it"},
-	{name: "kustomize.toolkit.fluxcd.io/force", values: []string{"enabled"}, reason: "may have Flux delete the object " +
-		"with its machines, and make it anew; remove it"},
-	{name: "kapp.k14s.io/update-strategy", values: []string{"always-replace", "fallback-on-replace"}, reason: "may have " +
-		"kapp delete the object with its machines, and make it anew; remove it"},
+	{name: "helm.sh/hook", reason: "has Helm or Argo CD delete the object with its machines, and make it anew; " +
+		"remove it"},
+	{name: "kustomize.toolkit.fluxcd.io/force", values: []string{"enabled"}, reason: "may have Flux delete the " +
+		"object with its machines, and make it anew; remove it"},
+	{name: "kapp.k14s.io/update-strategy", values: []string{"always-replace", "fallback-on-replace"}, reason: "may " +
+		"have kapp delete the object with its machines, and make it anew; remove it"},
 	{name: "config.kubernetes.io/local-config", reason: "has kustomize and Flux leave the object out, so that it is " +
 		"pruned with its machines; remove it"},
 }

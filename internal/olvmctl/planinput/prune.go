@@ -201,8 +201,8 @@ func (m *Input) checkPrunedKinds(ctx context.Context, c client.Reader) error {
 		})
 		if tool := m.pruning.marks.gitOps(live); !isWritten && !forbidsPruning(live) &&
 			slices.Contains(m.pruning.tools, tool) {
-			errs = append(errs, fmt.Errorf("CustomResourceDefinition %s is not in the manifests any more, and %s prunes "+
-				"it with all its objects and their machines; add it, or plan without deletions (--prune=false)",
+			errs = append(errs, fmt.Errorf("CustomResourceDefinition %s is not in the manifests any more, and %s "+
+				"prunes it with all its objects and their machines; add it, or plan without deletions (--prune=false)",
 				crd.GetName(), tool))
 		}
 	}
@@ -210,8 +210,8 @@ func (m *Input) checkPrunedKinds(ctx context.Context, c client.Reader) error {
 	return errors.Join(errs...)
 }
 
-// findPrunedNamespaces finds the Namespaces that a GitOps tool deletes, with all objects in them. The manifests may keep
-// these objects, and lack the Namespace alone. It skips Namespaces that the user may not read.
+// findPrunedNamespaces finds the Namespaces that a GitOps tool deletes, with all objects in them. The manifests may
+// keep these objects, and lack the Namespace alone. It skips Namespaces that the user may not read.
 func (m *Input) findPrunedNamespaces(ctx context.Context, c client.Reader, namespaces []string) error {
 	p := &m.pruning
 

@@ -45,7 +45,8 @@ func checkKinds(objects []source.Object) error {
 		}
 
 		// addManifest names another version of our own kinds.
-		if slices.Contains(served, kind) || served[at].Group == api.Group && served[at].GroupKind() == kind.GroupKind() {
+		isOwn := served[at].Group == api.Group && served[at].GroupKind() == kind.GroupKind()
+		if isOwn || slices.Contains(served, kind) {
 			continue
 		}
 
@@ -57,8 +58,8 @@ func checkKinds(objects []source.Object) error {
 	return errors.Join(errs...)
 }
 
-// similarKind returns the kind of the same group probably meant by a kind, or "". Other providers share groups, so their
-// kinds must differ in more than two letters.
+// similarKind returns the kind of the same group probably meant by a kind, or "". Other providers share groups, so
+// their kinds must differ in more than two letters.
 func similarKind(kind runtimeschema.GroupVersionKind, served []runtimeschema.GroupVersionKind) string {
 	for _, known := range served {
 		if known.Group == kind.Group && levenshtein.Distance(known.Kind, kind.Kind, nil) <= 2 {

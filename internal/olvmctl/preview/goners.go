@@ -86,7 +86,9 @@ func unhealthyOf(
 
 // predictNext returns the one of some machines chosen next by the owner's policy. all are the machines that the owner
 // has until then. The machines are sorted by age. It returns nil if the policy may choose any of them.
-func predictNext(owner *unstructured.Unstructured, machines, all []*unstructured.Unstructured) *unstructured.Unstructured {
+func predictNext(
+	owner *unstructured.Unstructured, machines, all []*unstructured.Unstructured,
+) *unstructured.Unstructured {
 	if oldest := machines[0].GetCreationTimestamp(); oldest.IsZero() {
 		return nil // a machine of manifests has no age
 	}
@@ -109,8 +111,8 @@ func predictNext(owner *unstructured.Unstructured, machines, all []*unstructured
 	return nil
 }
 
-// oldestOfFullest returns the oldest of some machines in the failure domain with the most of them, and then with the most
-// machines of all. A control plane chooses the same machine.
+// oldestOfFullest returns the oldest of some machines in the failure domain with the most of them, and then with the
+// most machines of all. A control plane chooses the same machine.
 func oldestOfFullest(machines, all []*unstructured.Unstructured) *unstructured.Unstructured {
 	domain := func(m *unstructured.Unstructured) string {
 		name, _, _ := unstructured.NestedString(m.Object, "spec", "failureDomain")

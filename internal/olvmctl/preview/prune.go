@@ -66,7 +66,8 @@ func (m *Manifests) deletionReason(machine Machine) string {
 // isPruned reports whether an owner of machines, or its cluster, will be deleted. Such an owner creates no machines.
 func (m *Manifests) isPruned(owner *unstructured.Unstructured, cluster string) bool {
 	return slices.ContainsFunc(m.Pruned(), func(p planinput.Pruned) bool {
-		return p.Namespace == owner.GetNamespace() && (p.Kind == "Namespace" || p.Kind == "Cluster" && p.Name == cluster ||
+		return p.Namespace == owner.GetNamespace() && (p.Kind == "Namespace" ||
+			p.Kind == "Cluster" && p.Name == cluster ||
 			p.Kind == owner.GetKind() && p.Name == owner.GetName())
 	})
 }

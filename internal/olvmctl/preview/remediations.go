@@ -56,8 +56,9 @@ func (m *Manifests) noteRemediations() {
 		}
 
 		if found := changeOfRepair(part); found != "" {
-			m.addNote(fmt.Sprintf("%s: %s: where a MachineHealthCheck refers to it, VMs of unhealthy machines are powered "+
-				"off and on, and machines that stay unhealthy are replaced, which cannot be seen in the manifests",
+			m.addNote(fmt.Sprintf("%s: %s: where a MachineHealthCheck refers to it, VMs of unhealthy machines are "+
+				"powered off and on, and machines that stay unhealthy are replaced, which cannot be seen in "+
+				"the manifests",
 				ownerName(part.Written), found))
 		}
 	}
@@ -72,8 +73,8 @@ func (m *Manifests) checkMachinePools() error {
 
 		ref := planinput.ReferenceAt(pool, path...)
 		if ref.Group == api.Group && strings.HasPrefix(ref.Kind, "OLVM") { // other providers share the group
-			errs = append(errs, fmt.Errorf("%s: spec.template.spec.infrastructureRef: %s: this provider has no machine "+
-				"pools, and makes no machines for it; write a MachineDeployment", ownerName(pool), ref.Kind))
+			errs = append(errs, fmt.Errorf("%s: spec.template.spec.infrastructureRef: %s: this provider has no "+
+				"machine pools, and makes no machines for it; write a MachineDeployment", ownerName(pool), ref.Kind))
 		}
 	}
 

@@ -236,8 +236,8 @@ func (m *Manifests) expiryReason(owner, machine *unstructured.Unstructured) stri
 	return ""
 }
 
-// certificatesExpiry returns the time at which the certificates of a machine end, or "". Like Cluster API, it prefers the
-// annotation of the Machine, and then that of the KubeadmConfig.
+// certificatesExpiry returns the time at which the certificates of a machine end, or "". Like Cluster API, it prefers
+// the annotation of the Machine, and then that of the KubeadmConfig.
 func (m *Manifests) certificatesExpiry(machine *unstructured.Unstructured) string {
 	ref := planinput.ReferenceAt(machine, "spec", "bootstrap", "configRef")
 	config := m.KubeadmConfigs[planinput.KubeadmConfigKey{

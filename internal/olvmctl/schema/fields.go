@@ -53,15 +53,18 @@ var types = map[schema.GroupVersionKind]reflect.Type{
 	bootstrapv1beta1.GroupVersion.WithKind("KubeadmConfigTemplate"): reflect.
 		TypeFor[bootstrapv1beta1.KubeadmConfigTemplate](),
 
-	infrav1.GroupVersion.WithKind("OLVMCluster"):                   reflect.TypeFor[infrav1.OLVMCluster](),
-	infrav1.GroupVersion.WithKind("OLVMMachine"):                   reflect.TypeFor[infrav1.OLVMMachine](),
-	infrav1.GroupVersion.WithKind("OLVMMachineTemplate"):           reflect.TypeFor[infrav1.OLVMMachineTemplate](),
-	infrav1alpha1.GroupVersion.WithKind("OLVMClusterIdentity"):     reflect.TypeFor[infrav1alpha1.OLVMClusterIdentity](),
-	infrav1alpha1.GroupVersion.WithKind("OLVMInventory"):           reflect.TypeFor[infrav1alpha1.OLVMInventory](),
-	infrav1alpha1.GroupVersion.WithKind("OLVMInventoryVM"):         reflect.TypeFor[infrav1alpha1.OLVMInventoryVM](),
-	infrav1alpha1.GroupVersion.WithKind("OLVMRemediation"):         reflect.TypeFor[infrav1alpha1.OLVMRemediation](),
-	infrav1alpha1.GroupVersion.WithKind("OLVMRemediationTemplate"): reflect.TypeFor[infrav1alpha1.OLVMRemediationTemplate](),
-	infrav1alpha1.GroupVersion.WithKind("OLVMSupportServices"):     reflect.TypeFor[infrav1alpha1.OLVMSupportServices](),
+	infrav1.GroupVersion.WithKind("OLVMCluster"):         reflect.TypeFor[infrav1.OLVMCluster](),
+	infrav1.GroupVersion.WithKind("OLVMMachine"):         reflect.TypeFor[infrav1.OLVMMachine](),
+	infrav1.GroupVersion.WithKind("OLVMMachineTemplate"): reflect.TypeFor[infrav1.OLVMMachineTemplate](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMClusterIdentity"): reflect.
+		TypeFor[infrav1alpha1.OLVMClusterIdentity](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMInventory"):   reflect.TypeFor[infrav1alpha1.OLVMInventory](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMInventoryVM"): reflect.TypeFor[infrav1alpha1.OLVMInventoryVM](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMRemediation"): reflect.TypeFor[infrav1alpha1.OLVMRemediation](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMRemediationTemplate"): reflect.
+		TypeFor[infrav1alpha1.OLVMRemediationTemplate](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMSupportServices"): reflect.
+		TypeFor[infrav1alpha1.OLVMSupportServices](),
 }
 
 // Kinds returns the kinds used in plans, in each version served. Newer versions are in front.
