@@ -148,6 +148,122 @@ func areFilled(filled, plain []string, mark, value string) bool {
 	return true
 }
 
+// listNames matches the variables of lists with commas between the elements.
+var listNames = regexp.MustCompile(`(?:ADDRESSES|ADDRESSES_IPV6|_KEYS)$`)
+
+// hostileLists end their list, or the text around it, and go on with something else.
+var hostileLists = []string{
+	`10.0.0.1", evil: "x`, `10.0.0.1', evil: 'x`, "10.0.0.1], evil: [x", "10.0.0.1] , evil: [x",
+	"10.0.0.1]}, {evil: [x",
+	"10.0.0.1}, evil: {a: b", `10.0.0.1"}, {evil: "x`, "10.0.0.1] # x", "10.0.0.1 # x",
+	"[10.0.0.1", "10.0.0.1]", `"`, `'`, `\`,
+	`10.0.0.1\", evil: \"x`, "{evil: x}", "evil: x", "? evil", "&a 10.0.0.1", "*a",
+	"!!binary ZXZpbA==", "!x 10.0.0.1", "|", ">",
+	"10.0.0.1,, 10.0.0.2", ", evil: x", "10.0.0.1\\n  evil: x", "- evil", "%x", "@x", "`x`", "---", "...",
+}
+
+// TestAListOfATemplateAddsNoKeyBesideIt fills in one list after the other. A value must be an error, or arrive in its
+// list: all other keys and values of the manifests, and of the manifests in them, stay as they are.
+func TestAListOfATemplateAddsNoKeyBesideIt(t *testing.T) {
+	names, err := fs.Glob(Files, "cluster-template*.yaml")
+	check.Error(t, err, "")
+
+	done := map[string]bool{}
+
+	for _, name := range names {
+		template, err := fs.ReadFile(Files, name)
+		check.Error(t, err, "")
+		variables, err := yamlprocessor.NewSimpleProcessor().GetVariables(template)
+		check.Error(t, err, "")
+
+		for _, variable := range variables {
+			if !listNames.MatchString(variable) || done[variable] {
+				continue
+			}
+
+			done[variable] = true
+			plain, err := outsideLists(fill(t, template, []string{variable}, mark), mark(variable))
+			check.Error(t, err, "")
+
+			for _, value := range hostileLists {
+				filled, err := outsideLists(fill(t, template, []string{variable},
+					func(string) string { return value }), value)
+				if err == nil && !slices.Equal(filled, plain) {
+					t.Errorf("%s: %s with %q changes something else:\n%v", name, variable,
+						value, difference(filled, plain))
+				}
+			}
+		}
+	}
+
+	check.Equal(t, "lists were tried", len(done) > 6, true)
+}
+
+// difference returns the elements of only one of two lists.
+func difference(a, b []string) []string {
+	return slices.DeleteFunc(slices.Concat(a, b), func(text string) bool {
+		return slices.Contains(a, text) && slices.Contains(b, text)
+	})
+}
+
+// outsideLists lists the paths of all scalars of manifests, and of manifests in their texts, with the values that are
+// not those of a list of the template.
+func outsideLists(manifests []byte, value string) ([]string, error) {
+	var out []string
+
+	decoder := yaml.NewDecoder(bytes.NewReader(manifests))
+
+	for {
+		var document yaml.Node
+		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+			return out, nil
+		} else if err != nil {
+			return nil, err
+		}
+
+		found, err := pathsOf(&document, "", value)
+		if err != nil {
+			return nil, err
+		}
+
+		out = append(out, found...)
+	}
+}
+
+// pathsOf is outsideLists for one node. The elements of a list with names of lists are not compared, because an API
+// server checks their types.
+func pathsOf(node *yaml.Node, path, value string) ([]string, error) {
+	var out []string
+
+	switch {
+	case node.Kind == yaml.SequenceNode && slices.Contains(
+		[]string{"ipAddresses", "addresses", "authorizedKeys"}, path[strings.LastIndex(path, ".")+1:]):
+		return []string{path + " list"}, nil
+	case node.Kind == yaml.ScalarNode && strings.Contains(node.Value, "\nkind: "):
+		return outsideLists([]byte(node.Value), value)
+	case node.Kind == yaml.ScalarNode && node.Value == value:
+		return []string{path + " value"}, nil
+	case node.Kind == yaml.ScalarNode:
+		return []string{path + " " + node.Value}, nil
+	}
+
+	for i, child := range node.Content {
+		below := path
+		if node.Kind == yaml.MappingNode {
+			below += "." + node.Content[i-i%2].Value
+		}
+
+		found, err := pathsOf(child, below, value)
+		if err != nil {
+			return nil, err
+		}
+
+		out = append(out, found...)
+	}
+
+	return out, nil
+}
+
 // TestKeysForSSHAndSizesOfDisksAreVariables expects the fields to be empty unless users set them.
 func TestKeysForSSHAndSizesOfDisksAreVariables(t *testing.T) {
 	for name, want := range map[string]struct{ keys, size string }{

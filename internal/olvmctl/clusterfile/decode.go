@@ -182,7 +182,9 @@ func (s *Source) parseDocument(name string, content []byte) error {
 			}
 		}
 
-		root = next
+		if root, err = (&resolver{file: name}).resolve(next, ""); err != nil {
+			return err
+		}
 	}
 
 	if root == nil {
@@ -378,13 +380,14 @@ func keyAt(node *yaml.Node, line int, tag, text, path string) string {
 // severalLines are the keys of texts that may have several lines. No template contains them.
 var severalLines = []string{"sshPublicKey", "providers.olvm.olvmOvirtAPIServer.serverCA"}
 
-// hasLines reports whether a text has several lines. A block of YAML ends with a line break, which adds none.
+// hasLines reports whether a text has a line break.
 func hasLines(text string) bool {
-	return strings.ContainsAny(strings.TrimRight(text, "\n"), "\n\r\u0085\u2028\u2029")
+	return strings.ContainsAny(text, "\n\r\u0085\u2028\u2029")
 }
 
 // unfit returns problems about values that fit the type of their key, but would not arrive as written. The library
-// truncates fractions in keys of whole numbers. A line break in a text could add fields to the manifests.
+// truncates fractions in keys of whole numbers. A line break in a text could add fields to the manifests. unfit removes
+// the line breaks at the end of a text, because each block of YAML ends with one.
 func unfit(file string, node *yaml.Node, t reflect.Type, path string) []Problem {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice && node.Kind != yaml.SequenceNode {
 		t = t.Elem()
@@ -397,11 +400,12 @@ func unfit(file string, node *yaml.Node, t reflect.Type, path string) []Problem 
 		return []Problem{{
 			File: file, Line: node.Line, Path: path, Message: fmt.Sprintf("%q is not an integer", node.Value),
 		}}
-	case node.Kind == yaml.ScalarNode && t.Kind() == reflect.String && hasLines(node.Value) &&
-		!slices.Contains(severalLines, path):
-		return []Problem{{
-			File: file, Line: node.Line, Path: path, Message: "contains a line break; use a single line",
-		}}
+	case node.Kind == yaml.ScalarNode && t.Kind() == reflect.String && !slices.Contains(severalLines, path):
+		if node.Value = strings.TrimRight(node.Value, "\n"); hasLines(node.Value) {
+			return []Problem{{
+				File: file, Line: node.Line, Path: path, Message: "it has a line break; write it on one line",
+			}}
+		}
 	case node.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:
 		for _, entry := range node.Content {
 			out = append(out, unfit(file, entry, t.Elem(), path)...)

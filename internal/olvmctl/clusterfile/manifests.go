@@ -127,6 +127,7 @@ func (s *Source) fillVariables(content []byte, flavor string, lookup func(string
 
 		if !ok {
 			value, ok = lookup(name)
+			value = strings.TrimRight(value, "\n") // as Flux does; clusterctl makes it a blank in a quoted text
 		}
 
 		if standard := defaults[name]; !ok && standard != nil && strings.TrimSpace(*standard) == "" {

@@ -119,7 +119,7 @@ func (s *Source) Validate() []Problem {
 	s.checkTransport()
 	s.checkUnused()
 	slices.SortStableFunc(s.problems, func(a, b Problem) int {
-		return lineOrder(a) - lineOrder(b)
+		return cmp.Or(lineOrder(a)-lineOrder(b), strings.Compare(a.Path, b.Path))
 	})
 
 	return s.problems

@@ -1,9 +1,13 @@
 package planinput
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -174,6 +178,26 @@ func (m *Input) AddStates(ctx context.Context, c client.Reader) error {
 	}
 
 	return nil
+}
+
+// checkStates refuses manifests with another Terraform state of a machine than the management cluster has. The manager
+// would destroy what such a state names.
+func (m *Input) checkStates() error {
+	var errs []error
+
+	for _, key := range slices.SortedFunc(maps.Keys(m.OLVMMachines), func(a, b types.NamespacedName) int {
+		return strings.Compare(a.String(), b.String())
+	}) {
+		secret := StateKey(m.OLVMMachines[key])
+		written, running := m.Written.Secrets[secret], m.Running.Secrets[secret]
+
+		if written != nil && (running == nil || !maps.EqualFunc(written.Data, running.Data, bytes.Equal)) {
+			errs = append(errs, fmt.Errorf("Secret %s: it has the Terraform state of OLVMMachine %s, which the "+
+				"manager alone writes; remove it from the manifests", secret, key))
+		}
+	}
+
+	return errors.Join(errs...)
 }
 
 // DropUnreadableStates removes the states of machines whose names Terraform's kubernetes backend does not support. It

@@ -105,14 +105,15 @@ func (m *Input) addUnseen(ctx context.Context, c client.Reader) error {
 // isOfAnyClass reports whether a part is a ClusterClass, or may be a template of one.
 func (m *Input) isOfAnyClass(ctx context.Context, c client.Reader, part *unstructured.Unstructured) (bool, error) {
 	classes, isSeen, err := listIfAllowed(ctx, c, "ClusterClass", part.GetNamespace())
-	if err != nil || !isSeen || part.GetKind() == "ClusterClass" {
+	if err != nil || !isSeen || isClusterClass(part.GroupVersionKind()) {
 		return true, err
 	}
 
 	return slices.ContainsFunc(classes, func(class unstructured.Unstructured) bool {
 		return m.isPartOf(part, &class, &class)
 	}) || slices.ContainsFunc(m.classParts, func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == "ClusterClass" && o.GetNamespace() == part.GetNamespace() && refersTo(o.Object, part)
+		return isClusterClass(o.GroupVersionKind()) && o.GetNamespace() == part.GetNamespace() &&
+			refersTo(o.Object, part)
 	}), nil
 }
 
@@ -230,12 +231,12 @@ func readPart(
 // class, or nil if it is unreadable.
 func (m *Input) isPartOf(part, class, live *unstructured.Unstructured) bool {
 	isClass := func(o *unstructured.Unstructured) bool {
-		return o.GetKind() == class.GetKind() && o.GetName() == class.GetName() &&
-			o.GetNamespace() == class.GetNamespace()
+		return o.GroupVersionKind().GroupKind() == class.GroupVersionKind().GroupKind() &&
+			o.GetName() == class.GetName() && o.GetNamespace() == class.GetNamespace()
 	}
 
 	switch {
-	case part.GetKind() == "ClusterClass":
+	case isClusterClass(part.GroupVersionKind()):
 		return isClass(part)
 	case part.GetNamespace() != class.GetNamespace():
 		return false
@@ -252,7 +253,7 @@ func (m *Input) isPartOf(part, class, live *unstructured.Unstructured) bool {
 func refersTo(value any, object *unstructured.Unstructured) bool {
 	switch value := value.(type) {
 	case map[string]any:
-		if value["kind"] == object.GetKind() && value["name"] == object.GetName() {
+		if value["kind"] == object.GetKind() && value["name"] == object.GetName() && mayBeOf(value, object) {
 			return true
 		}
 
@@ -268,8 +269,23 @@ func refersTo(value any, object *unstructured.Unstructured) bool {
 	return false
 }
 
+// mayBeOf reports whether a reference names the API group of an object, or no group. Manifests in v1beta1 have an
+// apiVersion, and the API server ignores an apiGroup beside it.
+func mayBeOf(reference map[string]any, object *unstructured.Unstructured) bool {
+	group, hasGroup := reference["apiGroup"].(string)
+	version, hasVersion := reference["apiVersion"].(string)
+	wanted := object.GroupVersionKind().Group
+
+	return !hasGroup && !hasVersion || hasGroup && group == wanted ||
+		hasVersion && schema.FromAPIVersionAndKind(version, "").Group == wanted
+}
+
+func isClusterClass(kind schema.GroupVersionKind) bool {
+	return kind.Group == clusterv1.GroupVersion.Group && kind.Kind == "ClusterClass"
+}
+
 // isClassPart reports whether running Clusters may use objects of a kind, and these objects can be changed in place.
 // checkTemplate checks templates of other kinds.
 func isClassPart(kind schema.GroupVersionKind) bool {
-	return kind.Kind == "ClusterClass" || strings.HasSuffix(kind.Kind, "Template") && kind.Kind != "OLVMMachineTemplate"
+	return isClusterClass(kind) || strings.HasSuffix(kind.Kind, "Template") && kind.Kind != "OLVMMachineTemplate"
 }

@@ -14,6 +14,7 @@ import (
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/schema"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/source"
 )
 
 // generation matches the suffix of template names added by olvmctl upgrade. A cluster file gives the names without a
@@ -26,6 +27,12 @@ func templateFamily(template string) string { return generation.ReplaceAllString
 // cluster file does not know the names of later templates.
 func (m *Input) followGenerations(ctx context.Context, c client.Reader, namespaces []string) error {
 	kind := infrav1.GroupVersion.WithKind("OLVMMachineTemplate")
+	before := map[*unstructured.Unstructured]string{}
+
+	for _, owner := range m.Owners {
+		_, ref := MachineRefs(owner)
+		before[owner] = ref.Name
+	}
 
 	var first []types.NamespacedName // names that owners of machines no longer use
 
@@ -52,7 +59,7 @@ func (m *Input) followGenerations(ctx context.Context, c client.Reader, namespac
 	used := func(key types.NamespacedName) bool {
 		return slices.ContainsFunc(m.Owners, func(owner *unstructured.Unstructured) bool {
 			_, ref := MachineRefs(owner)
-			return owner.GetNamespace() == key.Namespace && ref.Name == key.Name
+			return owner.GetNamespace() == key.Namespace && ref.Name == key.Name && ref.IsOf("OLVMMachineTemplate")
 		})
 	}
 
@@ -62,7 +69,28 @@ func (m *Input) followGenerations(ctx context.Context, c client.Reader, namespac
 		}
 	}
 
+	m.renameSources(before)
+
 	return nil
+}
+
+// renameSources gives the templates of a cluster file the names now used by its owners of machines. before has the
+// former template name of each owner.
+func (m *Input) renameSources(before map[*unstructured.Unstructured]string) {
+	var out []source.Object
+
+	for _, object := range m.sources {
+		renamed := []*unstructured.Unstructured{object.Unstructured}
+		if object.GetKind() == "OLVMMachineTemplate" {
+			renamed = m.generationsOf(object.Unstructured, before)
+		}
+
+		for _, one := range renamed {
+			out = append(out, source.Object{Unstructured: one, From: object.From})
+		}
+	}
+
+	m.addSources(out)
 }
 
 // FollowGenerations returns the objects of a cluster file as olvmctl upgrade applies them to a management cluster. A
@@ -80,26 +108,13 @@ func FollowGenerations(
 		return nil, err
 	}
 
-	before := map[*unstructured.Unstructured]string{}
-
-	for _, owner := range m.Owners {
-		_, ref := MachineRefs(owner)
-		before[owner] = ref.Name
-	}
-
 	if err := m.followGenerations(ctx, c, m.manifestNamespaces()); err != nil {
 		return nil, err
 	}
 
 	var out []*unstructured.Unstructured
-
-	for _, object := range copies {
-		if object.GetKind() == "OLVMMachineTemplate" {
-			out = append(out, m.generationsOf(object, before)...)
-			continue
-		}
-
-		out = append(out, object)
+	for _, object := range m.sources {
+		out = append(out, object.Unstructured)
 	}
 
 	return out, nil
@@ -114,7 +129,8 @@ func (m *Input) generationsOf(
 
 	for _, owner := range m.Owners {
 		_, ref := MachineRefs(owner)
-		isOwners := owner.GetNamespace() == template.GetNamespace() && before[owner] == template.GetName()
+		isOwners := owner.GetNamespace() == template.GetNamespace() && before[owner] == template.GetName() &&
+			ref.IsOf("OLVMMachineTemplate")
 
 		if isOwners && !slices.Contains(names, ref.Name) {
 			names = append(names, ref.Name)
@@ -142,7 +158,7 @@ func (m *Input) followGeneration(owner *unstructured.Unstructured, there []unstr
 	key := types.NamespacedName{Namespace: owner.GetNamespace(), Name: ref.Name}
 	template := m.Templates[key]
 
-	if template == nil || owner.GetKind() == "Machine" {
+	if template == nil || owner.GetKind() == "Machine" || !ref.IsOf("OLVMMachineTemplate") {
 		return nil
 	}
 

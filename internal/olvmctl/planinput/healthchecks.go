@@ -10,6 +10,38 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// Remediations are the OLVMRemediations of the manifests, and their templates.
+func (m *Input) Remediations() []ClassPart { return m.remediations }
+
+// MachinePools are the MachinePools of the manifests. This provider makes no machines for them.
+func (m *Input) MachinePools() []*unstructured.Unstructured {
+	var out []*unstructured.Unstructured
+
+	for _, object := range m.passedOver {
+		if object.GroupVersionKind().Group == clusterv1.GroupVersion.Group && object.GetKind() == "MachinePool" {
+			out = append(out, object)
+		}
+	}
+
+	return out
+}
+
+// addRemediations reads the live objects of the remediations in the manifests.
+func (m *Input) addRemediations(ctx context.Context, c client.Reader) error {
+	for i := range m.remediations {
+		part := &m.remediations[i]
+
+		var err error
+
+		part.Live, part.Unread, err = readPart(ctx, c, part.Written)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+
+	return nil
+}
+
 // HealthChecks are the MachineHealthChecks of the manifests for running Clusters of this provider.
 func (m *Input) HealthChecks() []ClassPart { return m.healthChecks }
 

@@ -57,8 +57,9 @@ type Input struct {
 	live map[string]*unstructured.Unstructured
 	// converted are those of them whose manifests have or had another apiVersion, read in it; nil if that failed.
 	converted map[string]*unstructured.Unstructured
-	// sources are the objects in the manifests, with their files.
-	sources []source.Object
+	// sources are the objects in the manifests, with their files. sourceOf has them by the key of live.
+	sources  []source.Object
+	sourceOf map[string]source.Object
 	// ofClusterFile reports whether the names of the machine templates come from a cluster file.
 	ofClusterFile bool
 	// classParts are the ClusterClasses and their templates. classes are the parts used by running Clusters.
@@ -68,8 +69,9 @@ type Input struct {
 	// other providers.
 	passedOver    []*unstructured.Unstructured
 	controlPlanes []ControlPlane
-	// healthChecks are MachineHealthChecks of the manifests for running Clusters.
-	healthChecks []ClassPart
+	// healthChecks are MachineHealthChecks of the manifests for running Clusters. remediations are OLVMRemediations and
+	// their templates.
+	healthChecks, remediations []ClassPart
 	// pruning is what would be deleted of the management cluster.
 	pruning pruning
 	// count is the number of objects read, of all kinds.
@@ -97,8 +99,7 @@ func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Input, 
 		}
 	}
 
-	if err := errors.Join(checkKinds(objects), checkFields(objects), checkAnnotations(objects),
-		checkOnce(objects)); err != nil {
+	if err := checkObjects(objects); err != nil {
 		return nil, err
 	}
 
@@ -108,7 +109,7 @@ func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Input, 
 		}
 	}
 
-	m.sources = objects
+	m.addSources(objects)
 
 	if named := slices.Concat(paths, options.Kustomizations); m.count == 0 && len(named) > 0 && !options.MayBeEmpty {
 		return nil, fmt.Errorf("no objects found in %s; specify manifests or a cluster file",
@@ -116,6 +117,11 @@ func LoadWith(paths []string, stdin io.Reader, options source.Options) (*Input, 
 	}
 
 	return m, nil
+}
+
+// checkObjects rejects manifests with kinds or fields unknown to API servers, with orders, or contained twice.
+func checkObjects(objects []source.Object) error {
+	return errors.Join(checkKinds(objects), checkFields(objects), checkOrders(objects), checkOnce(objects))
 }
 
 // checkOnce rejects a duplicate object. Only one copy would be applied, but the machines of both would count. objects
@@ -159,11 +165,27 @@ func LoadObjects(objects []*unstructured.Unstructured) (*Input, error) {
 // templates get the names chosen by olvmctl upgrade.
 func LoadClusterFile(objects []*unstructured.Unstructured) (*Input, error) {
 	m, err := LoadObjects(objects)
-	if err == nil {
-		m.ofClusterFile = true
+	if err != nil {
+		return nil, err
 	}
 
-	return m, err
+	m.ofClusterFile = true
+
+	sources := make([]source.Object, 0, len(objects))
+	for _, object := range objects {
+		sources = append(sources, source.Object{Unstructured: object, From: "the manifests of the cluster file"})
+	}
+
+	m.addSources(sources)
+
+	return m, checkObjects(sources)
+}
+
+func (m *Input) addSources(objects []source.Object) {
+	m.sources, m.sourceOf = objects, map[string]source.Object{}
+	for _, object := range objects {
+		m.sourceOf[liveKey(object.Unstructured)] = object
+	}
 }
 
 func newInput() *Input {
@@ -233,6 +255,9 @@ func (m *Input) addManifest(object *unstructured.Unstructured) error {
 // addOwn adds an object of a kind of this provider.
 func (m *Input) addOwn(object *unstructured.Unstructured, key types.NamespacedName) error {
 	switch object.GetKind() {
+	case "OLVMRemediation", "OLVMRemediationTemplate":
+		m.remediations = append(m.remediations, ClassPart{Written: object})
+		return nil
 	case "OLVMCluster":
 		return decodeStrict(object, key, m.OLVMClusters)
 	case "OLVMMachineTemplate":
@@ -280,6 +305,17 @@ type Reference struct{ Group, Kind, Name string }
 // IsOf reports whether a reference names a kind of this provider. An API server refuses references without a group.
 func (r Reference) IsOf(kind string) bool {
 	return r.Kind == kind && (r.Group == "" || r.Group == api.Group)
+}
+
+// IsOfBootstrap reports whether a reference names a kind of Cluster API's bootstrap group.
+func (r Reference) IsOfBootstrap() bool {
+	return r.Group == "" || r.Group == "bootstrap."+clusterv1.GroupVersion.Group
+}
+
+// Names reports whether a reference names an object of its namespace. A reference without a group may name any group.
+func (r Reference) Names(object *unstructured.Unstructured) bool {
+	return r.Kind == object.GetKind() && r.Name == object.GetName() &&
+		(r.Group == "" || r.Group == object.GroupVersionKind().Group)
 }
 
 // ReferenceAt reads a reference of v1beta2 or v1beta1; empty for none.

@@ -47,11 +47,17 @@ func (m *Input) AddManagementCluster(ctx context.Context, live client.Client, na
 		return err
 	}
 
-	if err := m.CheckServed(ctx, live); err != nil || offline {
+	if err := m.CheckServed(ctx, live); err != nil {
 		return err
 	}
 
-	return m.AddStates(ctx, live)
+	if !offline {
+		if err := m.AddStates(ctx, live); err != nil {
+			return err
+		}
+	}
+
+	return m.checkStates()
 }
 
 // AddLive adds the objects of a management cluster. Objects in the manifests take precedence. It reads the given
@@ -78,6 +84,10 @@ func (m *Input) AddLive(ctx context.Context, c client.Reader, namespace string) 
 		return err
 	}
 
+	if err := m.checkControlled(ctx, c); err != nil {
+		return err
+	}
+
 	if err := m.findPruned(ctx, c, namespaces); err != nil {
 		return err
 	}
@@ -97,6 +107,10 @@ func (m *Input) AddLive(ctx context.Context, c client.Reader, namespace string) 
 	}
 
 	if err := m.addHealthChecks(ctx, c); err != nil {
+		return err
+	}
+
+	if err := m.addRemediations(ctx, c); err != nil {
 		return err
 	}
 
@@ -288,12 +302,18 @@ func versionsOf(written, live *unstructured.Unstructured) []string {
 }
 
 func liveKey(object *unstructured.Unstructured) string {
-	return object.GetKind() + "/" + object.GetNamespace() + "/" + object.GetName()
+	kind := object.GroupVersionKind().GroupKind()
+
+	return kind.String() + "/" + object.GetNamespace() + "/" + object.GetName()
 }
 
 func (m *Input) addLive(object *unstructured.Unstructured) error {
 	key := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
 	m.live[liveKey(object)] = object
+
+	if err := m.checkRecorded(object); err != nil {
+		return err
+	}
 
 	if err := m.addRecord(object, key); err != nil {
 		return err
@@ -332,13 +352,15 @@ func (m *Input) addLive(object *unstructured.Unstructured) error {
 // keepRecord copies the controllers' records about a running machine to its manifest: its owner, age and state. The
 // author of a manifest must not change these records, because this could hide the destruction of a machine.
 func (m *Input) keepRecord(live *unstructured.Unstructured, key types.NamespacedName) {
-	for _, written := range m.Owners {
+	for i, written := range m.Owners {
 		isIt := written.GetKind() == live.GetKind() && written.GetName() == key.Name &&
 			written.GetNamespace() == key.Namespace
 
 		if isIt && slices.Contains([]string{"Machine", "MachineSet"}, live.GetKind()) {
-			written.Object["metadata"] = recordedMetadata(written, live)
-			written.Object["status"] = live.Object["status"]
+			recorded := written.DeepCopy() // the API server is asked about the manifest as it is written
+			recorded.Object["metadata"] = recordedMetadata(written, live)
+			recorded.Object["status"] = live.Object["status"]
+			m.Owners[i] = recorded
 		}
 	}
 
@@ -353,21 +375,16 @@ func (m *Input) keepRecord(live *unstructured.Unstructured, key types.Namespaced
 	}
 }
 
-// recordedMetadata returns the metadata of a live object. It adds the labels and annotations in the manifest.
+// recordedMetadata returns the metadata of a live object with the labels and annotations in the manifest. checkRecords
+// refuses those that are records of controllers.
 func recordedMetadata(written, live *unstructured.Unstructured) map[string]any {
 	out := live.DeepCopy()
-	labels, annotations := written.GetLabels(), written.GetAnnotations()
-
-	if labels == nil {
-		labels = map[string]string{}
-	}
-
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
+	labels, annotations := map[string]string{}, map[string]string{}
 
 	maps.Copy(labels, live.GetLabels())
+	maps.Copy(labels, written.GetLabels())
 	maps.Copy(annotations, live.GetAnnotations())
+	maps.Copy(annotations, written.GetAnnotations())
 	out.SetLabels(labels)
 	out.SetAnnotations(annotations)
 	metadata, _, _ := unstructured.NestedMap(out.Object, "metadata")

@@ -2,14 +2,21 @@ package planinput
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
 // Pruned is an object that the management cluster has but the manifests lack. An apply with pruning would delete it.
@@ -104,34 +111,23 @@ func (m *Input) findPruned(ctx context.Context, c client.Reader, namespaces []st
 	slices.Sort(tools)
 	p.tools = tools
 
-	switch asked := p.asked; {
-	case asked != nil && !*asked:
-		p.line = "Not checked for deletions: --prune=false"
+	if p.line, p.looked = m.describePruning(namespaces); !p.looked {
 		return nil
-	case m.count == 0 && asked == nil: // the plan compares the management cluster with itself
-		p.line = "Not checked for deletions: there are no manifests"
-		return nil
-	case len(tools) == 0 && asked == nil:
-		p.line = "Not checked for deletions: no GitOps tool has applied the manifests; to check all objects in " +
-			"their namespaces, use --prune" + p.marks.note
-		return nil
-	case len(tools) == 0:
-		p.line = "Checked for deletions: all objects in namespace " + strings.Join(namespaces, ", ")
-		if slices.Contains(namespaces, "") {
-			p.line = "Checked for deletions: all objects in all namespaces"
-		}
+	}
 
-		if m.count == 0 {
-			p.line += ", because there are no manifests; to check one namespace, use -n"
-		}
-	default:
-		p.line = "Checked for deletions: all objects applied by " + strings.Join(tools, ", ")
+	if len(tools) > 0 {
 		if err := m.addOtherNamespaces(ctx, c, tools, namespaces); err != nil {
 			return err
 		}
 	}
 
-	p.looked = true
+	if err := m.checkPrunedKinds(ctx, c); err != nil {
+		return err
+	}
+
+	if err := m.findPrunedNamespaces(ctx, c, namespaces); err != nil {
+		return err
+	}
 
 	for _, object := range p.others {
 		tool := p.marks.gitOps(object)
@@ -147,7 +143,104 @@ func (m *Input) findPruned(ctx context.Context, c client.Reader, namespaces []st
 	return nil
 }
 
-// addOtherNamespaces reads the namespaces where the same tools have applied objects, but the manifests have none.
+// describePruning returns a line about the search for deletions, and whether to look for them.
+func (m *Input) describePruning(namespaces []string) (line string, looks bool) {
+	p := &m.pruning
+
+	switch asked := p.asked; {
+	case asked != nil && !*asked:
+		return "Deletions were not looked at: --prune=false", false
+	case m.count == 0 && asked == nil: // the plan of the management cluster itself
+		return "Deletions were not looked at: there are no manifests", false
+	case len(p.tools) == 0 && asked == nil:
+		return "Deletions were not looked at: no GitOps tool has applied what the manifests have; --prune looks at " +
+			"all objects of their namespaces" + p.marks.note, false
+	case len(p.tools) > 0:
+		return "Deletions were looked at: all that " + strings.Join(p.tools, ", ") + " has applied", true
+	}
+
+	line = "Deletions were looked at: all objects of namespace " + strings.Join(namespaces, ", ")
+	if slices.Contains(namespaces, "") {
+		line = "Deletions were looked at: all objects of all namespaces"
+	}
+
+	if m.count == 0 {
+		line += ", because there are no manifests; -n looks at one namespace"
+	}
+
+	return line, true
+}
+
+// checkPrunedKinds rejects manifests that lack the CRD of a kind, if a GitOps tool deletes it with all its objects. It
+// skips CRDs that the user may not read.
+func (m *Input) checkPrunedKinds(ctx context.Context, c client.Reader) error {
+	if len(m.pruning.tools) == 0 {
+		return nil
+	}
+
+	var errs []error
+
+	for _, kind := range LiveKinds {
+		resource, _ := meta.UnsafeGuessKindToResource(kind)
+		if kind.Kind == support.Kind {
+			resource.Resource = strings.ToLower(kind.Kind)
+		}
+
+		crd := &unstructured.Unstructured{}
+		crd.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
+		crd.SetName(resource.GroupResource().String())
+
+		live, _, err := readPart(ctx, c, crd)
+		if apierrors.IsNotFound(err) || err == nil && live == nil {
+			continue
+		} else if err != nil {
+			return err
+		}
+
+		isWritten := slices.ContainsFunc(m.passedOver, func(o *unstructured.Unstructured) bool {
+			return o.GetKind() == crd.GetKind() && o.GetName() == crd.GetName()
+		})
+		if tool := m.pruning.marks.gitOps(live); !isWritten && !forbidsPruning(live) &&
+			slices.Contains(m.pruning.tools, tool) {
+			errs = append(errs, fmt.Errorf("CustomResourceDefinition %s is not in the manifests any more, and %s "+
+				"prunes it with all its objects and their machines; add it, or plan without deletions (--prune=false)",
+				crd.GetName(), tool))
+		}
+	}
+
+	return errors.Join(errs...)
+}
+
+// findPrunedNamespaces finds the Namespaces that a GitOps tool deletes, with all objects in them. The manifests may
+// keep these objects, and lack the Namespace alone. It skips Namespaces that the user may not read.
+func (m *Input) findPrunedNamespaces(ctx context.Context, c client.Reader, namespaces []string) error {
+	p := &m.pruning
+
+	for _, name := range slices.Concat(namespaces, p.alone) {
+		key := types.NamespacedName{Name: name}
+		if name == "" || len(p.tools) == 0 || m.Written.Spaces[key] != nil {
+			continue
+		}
+
+		found := map[types.NamespacedName]*corev1.Namespace{}
+		if err := addReadable(ctx, c, key, found, &corev1.Namespace{}); err != nil {
+			return err
+		}
+
+		space := found[key]
+		if space == nil || space.DeletionTimestamp != nil || forbidsPruning(space) {
+			continue
+		}
+
+		if tool := p.marks.gitOps(space); slices.Contains(p.tools, tool) {
+			p.objects = append(p.objects, Pruned{Kind: "Namespace", Namespace: name, Name: name, By: tool})
+		}
+	}
+
+	return nil
+}
+
+// addOtherNamespaces reads other namespaces that have objects of the same tool, and none in the manifests.
 func (m *Input) addOtherNamespaces(
 	ctx context.Context, c client.Reader, tools, namespaces []string,
 ) error {

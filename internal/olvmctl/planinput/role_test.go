@@ -56,7 +56,8 @@ func TestTheRoleOfAPlanReadsAllThatAPlanReads(t *testing.T) {
 		"infrastructure.cluster.x-k8s.io/olvmclusteridentities", "cluster.x-k8s.io/clusterclasses",
 		"cluster.x-k8s.io/machinehealthchecks",
 		"bootstrap.cluster.x-k8s.io/kubeadmconfigtemplates", "controlplane.cluster.x-k8s.io/kubeadmcontrolplanetemplates",
-		"infrastructure.cluster.x-k8s.io/olvmclustertemplates", "apiextensions.k8s.io/customresourcedefinitions"} {
+		"infrastructure.cluster.x-k8s.io/olvmclustertemplates", "infrastructure.cluster.x-k8s.io/olvmremediations",
+		"infrastructure.cluster.x-k8s.io/olvmremediationtemplates", "apiextensions.k8s.io/customresourcedefinitions"} {
 		check.Equal(t, resource+" can be read", slices.Contains(granted[resource], "get"), true)
 	}
 

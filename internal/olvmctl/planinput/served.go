@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/agext/levenshtein"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/api"
@@ -25,24 +27,47 @@ import (
 func checkKinds(objects []source.Object) error {
 	var errs []error
 
+	served := schema.Kinds()
+
 	for _, object := range objects {
 		kind := object.GroupVersionKind()
+		at := slices.IndexFunc(served, func(known runtimeschema.GroupVersionKind) bool {
+			return strings.EqualFold(known.Group+"/"+known.Kind, kind.Group+"/"+kind.Kind)
+		})
 
-		for _, known := range schema.Kinds() {
-			if !strings.EqualFold(known.Group+"/"+known.Kind, kind.Group+"/"+kind.Kind) {
-				continue
-			}
-
-			isServed := slices.Contains([]string{known.Version, "v1beta1"}, kind.Version) || known.Group == api.Group
-			if known.GroupKind() != kind.GroupKind() || !isServed {
-				message := fmt.Sprintf("no such kind; use apiVersion: %s and kind: %s", known.GroupVersion(),
-					known.Kind)
+		if at < 0 {
+			if similar := similarKind(kind, served); similar != "" {
+				message := fmt.Sprintf("there is no such kind; did you mean %s?", similar)
 				errs = append(errs, problemOf(object, schema.Problem{Message: message}))
 			}
+
+			continue
 		}
+
+		// addManifest names another version of our own kinds.
+		isOwn := served[at].Group == api.Group && served[at].GroupKind() == kind.GroupKind()
+		if isOwn || slices.Contains(served, kind) {
+			continue
+		}
+
+		message := fmt.Sprintf("there is no such kind; write apiVersion: %s and kind: %s", served[at].GroupVersion(),
+			served[at].Kind)
+		errs = append(errs, problemOf(object, schema.Problem{Message: message}))
 	}
 
 	return errors.Join(errs...)
+}
+
+// similarKind returns the kind of the same group probably meant by a kind, or "". Other providers share groups, so
+// their kinds must differ in more than two letters.
+func similarKind(kind runtimeschema.GroupVersionKind, served []runtimeschema.GroupVersionKind) string {
+	for _, known := range served {
+		if known.Group == kind.Group && levenshtein.Distance(known.Kind, kind.Kind, nil) <= 2 {
+			return known.Kind
+		}
+	}
+
+	return ""
 }
 
 // checkFields rejects unknown fields.

@@ -3,6 +3,7 @@ package planinput_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,17 +20,48 @@ import (
 )
 
 func TestAFieldThatAKindDoesNotHaveIsNamedWithItsLine(t *testing.T) {
-	for name, test := range map[string]struct{ from, to, want string }{
-		"of a MachineDeployment": {"replicas: 2", "replcas: 2", "spec.replcas: unknown field; did you mean replicas?"},
+	for name, test := range map[string]struct {
+		from, to, want string
+		older          []string
+	}{
+		"of a MachineDeployment in v1beta1": {"replicas: 2", "replcas: 2",
+			"spec.replcas: there is no such field; did you mean replicas?", fixture.WorkersInV1Beta1},
+		"of v1beta2 alone": {"  replicas: 2", "  deletion: {order: Oldest}\n  replicas: 2",
+			"spec.deletion: there is no such field", fixture.WorkersInV1Beta1},
+		"of v1beta2's references": {"apiVersion: bootstrap.cluster.x-k8s.io/v1beta1",
+			"apiGroup: bootstrap.cluster.x-k8s.io", "spec.template.spec.bootstrap.configRef.apiGroup",
+			fixture.WorkersInV1Beta1},
+		"of a control plane in v1beta1": {"certSANs:", "certSANS:",
+			"spec.kubeadmConfigSpec.clusterConfiguration.apiServer.certSANS: there is no such field; did you mean " +
+				"certSANs?",
+			fixture.ControlPlaneInV1Beta1},
+		"of v1beta1 alone": {"  replicas: 2", "  strategy: {type: OnDelete}\n  replicas: 2",
+			"spec.strategy: there is no such field", nil},
+		"of a MachineDeployment": {
+			"replicas: 2",
+			"replcas: 2",
+			"spec.replcas: there is no such field; did you mean replicas?",
+			nil,
+		},
 		"of a template": {"memory: 16GB", "memroy: 16GB",
-			"spec.template.spec.virtualMachine.memroy: unknown field; did you mean memory?"},
-		"of a control plane": {"kubeadmConfigSpec:", "kubeadmConfigSpce:", "spec.kubeadmConfigSpce: unknown field"},
-		"of a Cluster":       {"clusterNetwork:", "clusterNetwrok:", "spec.clusterNetwrok: unknown field"},
-		"of an OLVMCluster":  {"olvmDatacenterName:", "olvmDataCenterName:", "did you mean olvmDatacenterName?"},
-		"in another case":    {"serverURL:", "serverUrl:", "did you mean serverURL?"},
+			"spec.template.spec.virtualMachine.memroy: there is no such field; did you mean memory?", nil},
+		"of a control plane": {
+			"kubeadmConfigSpec:",
+			"kubeadmConfigSpce:",
+			"spec.kubeadmConfigSpce: there is no such field",
+			nil,
+		},
+		"of a Cluster": {
+			"clusterNetwork:",
+			"clusterNetwrok:",
+			"spec.clusterNetwrok: there is no such field",
+			nil,
+		},
+		"of an OLVMCluster": {"olvmDatacenterName:", "olvmDataCenterName:", "did you mean olvmDatacenterName?", nil},
+		"in another case":   {"serverURL:", "serverUrl:", "did you mean serverURL?", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := fixture.SampleManifests(t, test.from, test.to)
+			text := fixture.SampleManifests(t, append(slices.Clone(test.older), test.from, test.to)...)
 			_, err := planinput.Load([]string{"-"}, strings.NewReader(text))
 			check.Error(t, err, test.want)
 
@@ -37,6 +69,28 @@ func TestAFieldThatAKindDoesNotHaveIsNamedWithItsLine(t *testing.T) {
 			check.Contains(t, "the line", err.Error(),
 				fmt.Sprintf("standard input: line %d: ", strings.Count(before, "\n")+1))
 		})
+	}
+}
+
+// TestTheSampleInV1Beta1HasNothingWrong has the fields of the older version.
+func TestTheSampleInV1Beta1HasNothingWrong(t *testing.T) {
+	text := fixture.SampleManifests(t, slices.Concat(fixture.ControlPlaneInV1Beta1, fixture.WorkersInV1Beta1)...)
+	m, err := planinput.Load([]string{"-"}, strings.NewReader(strings.ReplaceAll(text,
+		"ENGINE_URL", fixture.EngineURL)))
+	check.Error(t, err, "")
+	check.Error(t, m.CheckServed(t.Context(), nil), "")
+
+	for _, kind := range []string{"KubeadmConfig", "MachineHealthCheck", "MachinePool"} {
+		group := "cluster.x-k8s.io"
+		if kind == "KubeadmConfig" {
+			group = "bootstrap.cluster.x-k8s.io"
+		}
+
+		for _, version := range []string{"v1beta1", "v1beta2"} {
+			_, err := planinput.Load([]string{"-"}, strings.NewReader(
+				"apiVersion: "+group+"/"+version+"\nkind: "+kind+"\nmetadata: {name: a}\nspec: {clustreName: a}\n"))
+			check.Error(t, err, "line 4: "+kind+" default/a: spec.clustreName: there is no such field")
+		}
 	}
 }
 

@@ -120,7 +120,12 @@ func (g same) groupTitle() string {
 		cluster = "no cluster"
 	}
 
-	title := fmt.Sprintf("%s of %s (%s, addresses: %s)", g.joinNames(), first.From, cluster, g.joinAddresses())
+	title := fmt.Sprintf("%s of %s (%s", g.joinNames(), first.From, cluster)
+	if addresses := g.joinAddresses(); addresses != "" {
+		title += ", addresses: " + addresses
+	}
+
+	title += ")"
 	if len(g) > 1 {
 		title = humanize.Comma(int64(len(g))) + " machines: " + title
 	}

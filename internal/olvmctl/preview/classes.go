@@ -3,6 +3,7 @@ package preview
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -112,12 +113,14 @@ func filledIn(part *unstructured.Unstructured) (any, error) {
 		}
 	}
 
-	rollout := []string{"spec", "template", "spec", "rollout", "strategy"}
-	removeDefault(out, "RollingUpdate", append(slices.Clone(rollout), "type")...)
+	for _, field := range []string{"rollout.strategy", "rolloutStrategy"} { // the latter in v1beta1
+		path := append([]string{"spec", "template", "spec"}, strings.Split(field, ".")...)
+		removeDefault(out, "RollingUpdate", append(slices.Clone(path), "type")...)
 
-	surge := append(slices.Clone(rollout), "rollingUpdate", "maxSurge")
-	if has, _, _ := unstructured.NestedFieldNoCopy(out.Object, surge...); fmt.Sprint(has) == "1" {
-		unstructured.RemoveNestedField(out.Object, surge...)
+		surge := append(slices.Clone(path), "rollingUpdate", "maxSurge")
+		if has, _, _ := unstructured.NestedFieldNoCopy(out.Object, surge...); fmt.Sprint(has) == "1" {
+			unstructured.RemoveNestedField(out.Object, surge...)
+		}
 	}
 
 	return out.Object["spec"], nil

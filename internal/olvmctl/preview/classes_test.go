@@ -215,6 +215,31 @@ func TestAPullRequestHidesNothingBehindAClassOfClustersThatOneMayNotList(t *test
 	}
 }
 
+// TestADefaultOfClusterAPIIsNoChangeOfATemplate has the default strategy of a control plane, in both versions.
+func TestADefaultOfClusterAPIIsNoChangeOfATemplate(t *testing.T) {
+	for version, path := range map[string]string{"v1beta1": "rolloutStrategy", "v1beta2": "rollout.strategy"} {
+		fields := append([]string{"spec", "template", "spec"}, strings.Split(path, ".")...)
+		template := func(surge int64) *unstructured.Unstructured {
+			out := &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "controlplane.cluster.x-k8s.io/" + version, "kind": "KubeadmControlPlaneTemplate",
+				"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}},
+			}}
+			if surge >= 0 {
+				check.Error(t, unstructured.SetNestedField(out.Object, map[string]any{
+					"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": surge},
+				}, fields...), "")
+			}
+
+			return out
+		}
+		change := func(surge int64) string {
+			return changeOfPart(planinput.ClassPart{Written: template(-1), Live: template(surge)})
+		}
+		check.Equal(t, version+": the default", change(1), "")
+		check.Contains(t, version+": another", change(0), "maxSurge changes")
+	}
+}
+
 // TestAFragmentOfAPolicyIsNotTakenForAClass has a policy that owns a field of a class. A tool that records no manifest
 // owns the field removed by a pull request.
 func TestAFragmentOfAPolicyIsNotTakenForAClass(t *testing.T) {

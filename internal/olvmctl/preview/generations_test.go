@@ -1,12 +1,15 @@
 package preview
 
 import (
+	"context"
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
@@ -118,6 +121,48 @@ func TestTheManifestsOfAClusterFileCanBeAppliedAfterAChange(t *testing.T) {
 	check.Equal(t, "more memory: the references are those of the templates", templates, refs)
 	check.Equal(t, "the control plane's stays", templates[0], "demo-control-plane")
 	check.Equal(t, "the workers' is of the next generation", generation.MatchString(templates[1]), true)
+}
+
+// TestTheManifestsOfAClusterFileAreChecked has the rules of this release without a management cluster, and an API server
+// in a dry run with one. The API server gets the templates under their next names.
+func TestTheManifestsOfAClusterFileAreChecked(t *testing.T) {
+	text := strings.ReplaceAll(fixture.SampleManifests(t, "memory: 16GB", "memory: 32GB"), "ENGINE_URL", fixture.EngineURL)
+
+	for name, test := range map[string]struct{ from, to, line, problem string }{
+		"by this release": {"", "", "The manifests were checked by the CRDs of this release", ""},
+		"a rule of it": {"memory: 32GB", "memory: 32GB\n        dataDisks: [{name: a, size: 1GB}, {name: a, size: 2GB}]", "",
+			"the manifests of the cluster file: OLVMMachineTemplate default/demo-md-0: "},
+	} {
+		m, err := loadClusterFile(must(manifest.Read([]byte(strings.Replace(text, test.from, test.to, 1)))))
+		check.Error(t, err, "")
+		check.Error(t, m.CheckServed(t.Context(), nil), test.problem)
+		check.Contains(t, name, m.CheckedBy, test.line)
+	}
+
+	m, err := loadClusterFile(must(manifest.Read([]byte(text))))
+	check.Error(t, err, "")
+
+	asked := &recording{Client: fixture.NewManagement(t)}
+	check.Error(t, m.AddManagementCluster(t.Context(), asked, "", true), "")
+	check.Contains(t, "who has checked them", m.CheckedBy, "in a dry run")
+	check.Contains(t, "the objects", asked.applied, `"name":"demo-control-plane"`)
+	check.Equal(t, "a template that changes keeps its name", strings.Contains(asked.applied,
+		`"kind":"OLVMMachineTemplate","metadata":{"name":"demo-md-0","namespace"`), false)
+	check.Equal(t, "it has the next one", regexp.MustCompile(
+		`"kind":"OLVMMachineTemplate","metadata":{"name":"demo-md-0-[0-9a-f]{8}"`).MatchString(asked.applied), true)
+}
+
+// recording is a management cluster that accepts dry runs, and records their objects.
+type recording struct {
+	client.Client
+	applied string
+}
+
+func (r *recording) Apply(_ context.Context, object runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
+	content, err := json.Marshal(object)
+	r.applied += string(content)
+
+	return err
 }
 
 func must[T any](value T, err error) T {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // predictDeleted returns the machines deleted first by Cluster API if an owner scales down. The order is: annotated
@@ -20,20 +19,29 @@ func predictDeleted(
 		rest = slices.DeleteFunc(rest, func(m *unstructured.Unstructured) bool { return m == chosen })
 	}
 
+	isTaken := func(m *unstructured.Unstructured) bool { return slices.Contains(out, m.GetName()) }
+
 	slices.SortStableFunc(rest, func(a, b *unstructured.Unstructured) int {
 		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
 	})
 
-	for _, machine := range slices.Clone(rest) {
-		if _, marked := machine.GetAnnotations()[clusterv1.DeleteMachineAnnotation]; marked && int64(len(out)) < count {
-			take(machine)
+	marked := slices.DeleteFunc(slices.Clone(rest), func(m *unstructured.Unstructured) bool { return !isMarked(m) })
+	for ; len(marked) > 0 && int64(len(out)) < count; marked = slices.DeleteFunc(marked, isTaken) {
+		chosen := marked[0]
+		if int64(len(out)+len(marked)) > count { // they compete
+			if chosen = predictNext(owner, marked, rest); chosen == nil {
+				return out, namesOf(marked)
+			}
 		}
+
+		take(chosen)
 	}
 
-	unhealthy := unhealthyOf(owner, rest)
 	if int64(len(out)) == count {
 		return out, nil
 	}
+
+	unhealthy := unhealthyOf(owner, rest)
 
 	if int64(len(out)+len(unhealthy)) > count {
 		return out, namesOf(unhealthy)
@@ -44,7 +52,7 @@ func predictDeleted(
 	}
 
 	for int64(len(out)) < count && len(rest) > 0 {
-		chosen := predictNext(owner, rest)
+		chosen := predictNext(owner, rest, rest)
 		if chosen == nil && int64(len(rest)) > count-int64(len(out)) {
 			return out, namesOf(rest)
 		}
@@ -76,15 +84,17 @@ func unhealthyOf(
 	return slices.DeleteFunc(slices.Clone(machines), func(m *unstructured.Unstructured) bool { return !isUnhealthy(m) })
 }
 
-// predictNext returns the machine chosen next by the owner's policy. The machines are sorted by age. It returns nil if
-// the policy may choose any of them.
-func predictNext(owner *unstructured.Unstructured, machines []*unstructured.Unstructured) *unstructured.Unstructured {
+// predictNext returns the one of some machines chosen next by the owner's policy. all are the machines that the owner
+// has until then. The machines are sorted by age. It returns nil if the policy may choose any of them.
+func predictNext(
+	owner *unstructured.Unstructured, machines, all []*unstructured.Unstructured,
+) *unstructured.Unstructured {
 	if oldest := machines[0].GetCreationTimestamp(); oldest.IsZero() {
 		return nil // a machine of manifests has no age
 	}
 
 	if owner.GetKind() == "KubeadmControlPlane" {
-		return oldestOfFullest(machines)
+		return oldestOfFullest(machines, all)
 	}
 
 	for _, path := range [][]string{
@@ -101,26 +111,24 @@ func predictNext(owner *unstructured.Unstructured, machines []*unstructured.Unst
 	return nil
 }
 
-// oldestOfFullest returns the oldest machine of the failure domain with the most machines. A control plane chooses the
-// same machine.
-func oldestOfFullest(machines []*unstructured.Unstructured) *unstructured.Unstructured {
+// oldestOfFullest returns the oldest of some machines in the failure domain with the most of them, and then with the
+// most machines of all. A control plane chooses the same machine.
+func oldestOfFullest(machines, all []*unstructured.Unstructured) *unstructured.Unstructured {
 	domain := func(m *unstructured.Unstructured) string {
 		name, _, _ := unstructured.NestedString(m.Object, "spec", "failureDomain")
 		return name
 	}
-	counts := map[string]int{}
-
-	for _, m := range machines {
-		counts[domain(m)]++
-	}
-
-	out := machines[0]
-
-	for _, m := range machines {
-		if counts[domain(m)] > counts[domain(out)] {
-			out = m
+	count := func(machines []*unstructured.Unstructured) map[string]int {
+		out := map[string]int{}
+		for _, m := range machines {
+			out[domain(m)]++
 		}
-	}
 
-	return out
+		return out
+	}
+	eligible, total := count(machines), count(all)
+
+	return slices.MaxFunc(machines, func(a, b *unstructured.Unstructured) int {
+		return cmp.Or(eligible[domain(a)]-eligible[domain(b)], total[domain(a)]-total[domain(b)])
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -81,7 +82,7 @@ func (m *Manifests) Machines() ([]Machine, error) {
 
 // Expand lists the machines requested by the manifests, and the changes to existing machines in the management cluster.
 func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
-	if err := m.checkTopologies(); err != nil {
+	if err := errors.Join(m.checkTopologies(), m.checkRemediations(), m.checkMachinePools()); err != nil {
 		return nil, nil, err
 	}
 
@@ -106,6 +107,10 @@ func (m *Manifests) Expand() ([]Machine, []planreport.OwnerChange, error) {
 		if out = append(out, machines...); len(out) > maxMachines {
 			return nil, nil, fmt.Errorf("%s: the manifests request more than %d machines in total; plan fewer "+
 				"manifests at once", ownerName(owner), maxMachines)
+		}
+
+		if change != nil {
+			m.noteMarked(owner, change)
 		}
 
 		if change != nil && (len(change.Replaced)+len(change.Destroyed) > 0 || change.Machines != change.Replicas) {
@@ -176,7 +181,8 @@ func (m *Manifests) machinesOf(
 	}
 
 	if clusterName == "" {
-		return nil, nil, errors.New("no Cluster in the manifests refers to it; add the Cluster")
+		return nil, nil, errors.New("no Cluster of the manifests refers to it; add the Cluster, or correct its " +
+			"controlPlaneRef")
 	}
 
 	cluster, err := m.olvmClusterOf(owner.GetNamespace(), clusterName)
@@ -378,11 +384,14 @@ func chooseDestroyed(c *planreport.OwnerChange, owner *unstructured.Unstructured
 // isControlled reports whether another object in the manifests owns this object, as in a dump of a running cluster.
 func isControlled(object *unstructured.Unstructured, owners []*unstructured.Unstructured) bool {
 	for _, ref := range object.GetOwnerReferences() {
-		for _, other := range owners {
-			if other.GetKind() == ref.Kind && other.GetName() == ref.Name &&
-				other.GetNamespace() == object.GetNamespace() {
-				return true
-			}
+		owner := planinput.Reference{
+			Group: schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).Group, Kind: ref.Kind, Name: ref.Name,
+		}
+
+		if slices.ContainsFunc(owners, func(other *unstructured.Unstructured) bool {
+			return owner.Names(other) && other.GetNamespace() == object.GetNamespace()
+		}) {
+			return true
 		}
 	}
 
@@ -421,11 +430,11 @@ func (m *Manifests) formatOf(owner *unstructured.Unstructured) bootstrap.Format 
 			from, path = []string{"spec", "bootstrap", "configRef"}, []string{"spec", "format"}
 		}
 
-		ref, _, _ := unstructured.NestedStringMap(owner.Object, from...)
+		ref := planinput.ReferenceAt(owner, from...)
 		object = m.KubeadmConfigs[planinput.KubeadmConfigKey{
-			Kind: ref["kind"], Namespace: owner.GetNamespace(), Name: ref["name"],
+			Kind: ref.Kind, Namespace: owner.GetNamespace(), Name: ref.Name,
 		}]
-		if object == nil {
+		if object == nil || !ref.IsOfBootstrap() {
 			return ""
 		}
 	}
@@ -435,10 +444,11 @@ func (m *Manifests) formatOf(owner *unstructured.Unstructured) bootstrap.Format 
 	return cmp.Or(bootstrap.Format(format), bootstrap.CloudConfig)
 }
 
+// clusterOfControlPlane names the Cluster that refers to a control plane; "" for none.
 func (m *Manifests) clusterOfControlPlane(owner *unstructured.Unstructured) string {
 	for _, cluster := range m.Clusters {
-		ref, _, _ := unstructured.NestedString(cluster.Object, "spec", "controlPlaneRef", "name")
-		if ref == owner.GetName() && cluster.GetNamespace() == owner.GetNamespace() {
+		if planinput.ReferenceAt(cluster, "spec", "controlPlaneRef").Names(owner) &&
+			cluster.GetNamespace() == owner.GetNamespace() {
 			return cluster.GetName()
 		}
 	}

@@ -212,7 +212,8 @@ func (m *Manifests) inventoryVMsOf(
 // pruneReason returns the reason why an inventory is deleted, or "" if it stays.
 func (m *Manifests) pruneReason(pool *infrav1alpha1.OLVMInventory) string {
 	for _, object := range m.Pruned() {
-		if object.Kind == "OLVMInventory" && object.Namespace == pool.Namespace && object.Name == pool.Name {
+		isIts := object.Kind == "Namespace" || object.Kind == "OLVMInventory" && object.Name == pool.Name
+		if isIts && object.Namespace == pool.Namespace {
 			return reasonOf(object)
 		}
 	}

@@ -14,7 +14,12 @@ import (
 
 // prunedForReport converts a deleted object to its form in a report.
 func prunedForReport(p planinput.Pruned) planreport.Pruned {
-	return planreport.Pruned{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name, By: p.By}
+	out := planreport.Pruned{Kind: p.Kind, Namespace: p.Namespace, Name: p.Name, By: p.By}
+	if p.Kind == "Namespace" {
+		out.Namespace = ""
+	}
+
+	return out
 }
 
 // reasonOf returns the reason why the dependents of a pruned object are deleted.
@@ -30,6 +35,8 @@ func (m *Manifests) deletionReason(machine Machine) string {
 		reason := reasonOf(object)
 
 		switch object.Kind {
+		case "Namespace":
+			return reason
 		case "Cluster":
 			if object.Name == machine.Cluster {
 				return reason
@@ -59,7 +66,8 @@ func (m *Manifests) deletionReason(machine Machine) string {
 // isPruned reports whether an owner of machines, or its cluster, will be deleted. Such an owner creates no machines.
 func (m *Manifests) isPruned(owner *unstructured.Unstructured, cluster string) bool {
 	return slices.ContainsFunc(m.Pruned(), func(p planinput.Pruned) bool {
-		return p.Namespace == owner.GetNamespace() && (p.Kind == "Cluster" && p.Name == cluster ||
+		return p.Namespace == owner.GetNamespace() && (p.Kind == "Namespace" ||
+			p.Kind == "Cluster" && p.Name == cluster ||
 			p.Kind == owner.GetKind() && p.Name == owner.GetName())
 	})
 }

@@ -36,7 +36,7 @@ func (m *Manifests) findOutdated(owner *unstructured.Unstructured) map[string]st
 		}
 
 		reason := cmp.Or(m.changeFor(owner, machine), common, rolloutReason(owner, machine),
-			expiryReason(owner, machine))
+			m.expiryReason(owner, machine))
 
 		switch {
 		case reason == "":
@@ -213,14 +213,12 @@ func rolloutReason(owner, machine *unstructured.Unstructured) string {
 }
 
 // expiryReason returns a reason if a machine's certificates end within the days of its control plane; empty if not.
-func expiryReason(owner, machine *unstructured.Unstructured) string {
+func (m *Manifests) expiryReason(owner, machine *unstructured.Unstructured) string {
 	if owner.GetKind() != "KubeadmControlPlane" {
 		return ""
 	}
 
-	text, _, _ := unstructured.NestedString(machine.Object, "status", "certificatesExpiryDate")
-
-	ends, err := time.Parse(time.RFC3339, text)
+	ends, err := time.Parse(time.RFC3339, m.certificatesExpiry(machine))
 	if err != nil {
 		return ""
 	}
@@ -236,6 +234,29 @@ func expiryReason(owner, machine *unstructured.Unstructured) string {
 	}
 
 	return ""
+}
+
+// certificatesExpiry returns the time at which the certificates of a machine end, or "". Like Cluster API, it prefers
+// the annotation of the Machine, and then that of the KubeadmConfig.
+func (m *Manifests) certificatesExpiry(machine *unstructured.Unstructured) string {
+	ref := planinput.ReferenceAt(machine, "spec", "bootstrap", "configRef")
+	config := m.KubeadmConfigs[planinput.KubeadmConfigKey{
+		Kind: ref.Kind, Namespace: machine.GetNamespace(), Name: ref.Name,
+	}]
+
+	for _, object := range []*unstructured.Unstructured{machine, config} {
+		if object == nil {
+			continue
+		}
+
+		if text, found := object.GetAnnotations()[clusterv1.MachineCertificatesExpiryDateAnnotation]; found {
+			return text
+		}
+	}
+
+	text, _, _ := unstructured.NestedString(machine.Object, "status", "certificatesExpiryDate")
+
+	return text
 }
 
 // rolloutAfter returns the time of an owner for replacing all older machines; zero for none.
@@ -355,6 +376,9 @@ func (m *Manifests) noteWaiting() {
 			m.addNote(ownerName(cluster) + " is paused: its changes take effect only after it is resumed")
 		}
 	}
+
+	m.noteRemediations()
+	m.noteMachinePools()
 
 	for _, part := range m.HealthChecks() {
 		if found := changeOfHealthCheck(part); found != "" {

@@ -104,7 +104,7 @@ func TestBothVersionsSayWhenCertificatesEnd(t *testing.T) {
 		path := append(strings.Split("spec."+test.path, "."), "certificatesExpiryDays")
 		check.Error(t, unstructured.SetNestedField(owner.Object, test.days, path...), "")
 
-		got := expiryReason(owner, machine)
+		got := NewManifests(&planinput.Input{}).expiryReason(owner, machine)
 		check.Contains(t, name, got, test.want)
 		check.Equal(t, name+": a reason", got != "", test.want != "")
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -14,6 +14,7 @@ import (
 	infrav1alpha1 "github.com/capolvm/cluster-api-provider-olvm/api/v1alpha1"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/addressing"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/planinput"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/support"
 )
 
@@ -31,15 +32,15 @@ func (m *Manifests) supportMachines() ([]Machine, error) {
 
 	for _, cluster := range m.Clusters {
 		of := m.Services[types.NamespacedName{Namespace: cluster.GetNamespace(), Name: cluster.GetName()}]
-		kind, _, _ := unstructured.NestedString(cluster.Object, "spec", "infrastructureRef", "kind")
-		if of == nil || kind == "" {
+		ref := planinput.ReferenceAt(cluster, "spec", "infrastructureRef")
+		if of == nil || ref.Kind == "" {
 			continue // no support services, or a cluster with a topology
 		}
 
 		infra, err := m.olvmClusterOf(cluster.GetNamespace(), cluster.GetName())
 		if err == nil && infra == nil {
-			err = fmt.Errorf("spec.clusterName: the infrastructure of Cluster %s is an %s, not an OLVMCluster",
-				of.Spec.ClusterName, kind)
+			err = fmt.Errorf("spec.clusterName: the infrastructure of Cluster %s is of kind %s, and no OLVMCluster of "+
+				"this provider", of.Spec.ClusterName, schema.GroupKind{Group: ref.Group, Kind: ref.Kind})
 		}
 
 		var machines []Machine

@@ -3,6 +3,7 @@
 package schema
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,8 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	bootstrapv1beta1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta1"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1beta1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta1"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
@@ -23,26 +28,52 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterfile"
 )
 
-// types are the Go types of the kinds used in plans. Other versions of these kinds have other fields.
+// types are the Go types of the kinds used in plans, in each version served by Cluster API or by this release. Versions
+// of a kind have different fields.
 var types = map[schema.GroupVersionKind]reflect.Type{
 	clusterv1.GroupVersion.WithKind("Cluster"):                  reflect.TypeFor[clusterv1.Cluster](),
 	clusterv1.GroupVersion.WithKind("MachineDeployment"):        reflect.TypeFor[clusterv1.MachineDeployment](),
+	clusterv1.GroupVersion.WithKind("MachineHealthCheck"):       reflect.TypeFor[clusterv1.MachineHealthCheck](),
+	clusterv1.GroupVersion.WithKind("MachinePool"):              reflect.TypeFor[clusterv1.MachinePool](),
 	clusterv1.GroupVersion.WithKind("MachineSet"):               reflect.TypeFor[clusterv1.MachineSet](),
 	clusterv1.GroupVersion.WithKind("Machine"):                  reflect.TypeFor[clusterv1.Machine](),
 	controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"): reflect.TypeFor[controlplanev1.KubeadmControlPlane](),
 	bootstrapv1.GroupVersion.WithKind("KubeadmConfig"):          reflect.TypeFor[bootstrapv1.KubeadmConfig](),
 	bootstrapv1.GroupVersion.WithKind("KubeadmConfigTemplate"):  reflect.TypeFor[bootstrapv1.KubeadmConfigTemplate](),
-	infrav1.GroupVersion.WithKind("OLVMCluster"):                reflect.TypeFor[infrav1.OLVMCluster](),
-	infrav1alpha1.GroupVersion.WithKind("OLVMClusterIdentity"):  reflect.TypeFor[infrav1alpha1.OLVMClusterIdentity](),
-	infrav1alpha1.GroupVersion.WithKind("OLVMInventory"):        reflect.TypeFor[infrav1alpha1.OLVMInventory](),
-	infrav1alpha1.GroupVersion.WithKind("OLVMInventoryVM"):      reflect.TypeFor[infrav1alpha1.OLVMInventoryVM](),
-	infrav1alpha1.GroupVersion.WithKind("OLVMSupportServices"):  reflect.TypeFor[infrav1alpha1.OLVMSupportServices](),
-	infrav1.GroupVersion.WithKind("OLVMMachine"):                reflect.TypeFor[infrav1.OLVMMachine](),
-	infrav1.GroupVersion.WithKind("OLVMMachineTemplate"):        reflect.TypeFor[infrav1.OLVMMachineTemplate](),
+
+	clusterv1beta1.GroupVersion.WithKind("Cluster"):            reflect.TypeFor[clusterv1beta1.Cluster](),
+	clusterv1beta1.GroupVersion.WithKind("MachineDeployment"):  reflect.TypeFor[clusterv1beta1.MachineDeployment](),
+	clusterv1beta1.GroupVersion.WithKind("MachineHealthCheck"): reflect.TypeFor[clusterv1beta1.MachineHealthCheck](),
+	clusterv1beta1.GroupVersion.WithKind("MachinePool"):        reflect.TypeFor[clusterv1beta1.MachinePool](),
+	clusterv1beta1.GroupVersion.WithKind("MachineSet"):         reflect.TypeFor[clusterv1beta1.MachineSet](),
+	clusterv1beta1.GroupVersion.WithKind("Machine"):            reflect.TypeFor[clusterv1beta1.Machine](),
+	controlplanev1beta1.GroupVersion.WithKind("KubeadmControlPlane"): reflect.
+		TypeFor[controlplanev1beta1.KubeadmControlPlane](),
+	bootstrapv1beta1.GroupVersion.WithKind("KubeadmConfig"): reflect.TypeFor[bootstrapv1beta1.KubeadmConfig](),
+	bootstrapv1beta1.GroupVersion.WithKind("KubeadmConfigTemplate"): reflect.
+		TypeFor[bootstrapv1beta1.KubeadmConfigTemplate](),
+
+	infrav1.GroupVersion.WithKind("OLVMCluster"):         reflect.TypeFor[infrav1.OLVMCluster](),
+	infrav1.GroupVersion.WithKind("OLVMMachine"):         reflect.TypeFor[infrav1.OLVMMachine](),
+	infrav1.GroupVersion.WithKind("OLVMMachineTemplate"): reflect.TypeFor[infrav1.OLVMMachineTemplate](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMClusterIdentity"): reflect.
+		TypeFor[infrav1alpha1.OLVMClusterIdentity](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMInventory"):   reflect.TypeFor[infrav1alpha1.OLVMInventory](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMInventoryVM"): reflect.TypeFor[infrav1alpha1.OLVMInventoryVM](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMRemediation"): reflect.TypeFor[infrav1alpha1.OLVMRemediation](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMRemediationTemplate"): reflect.
+		TypeFor[infrav1alpha1.OLVMRemediationTemplate](),
+	infrav1alpha1.GroupVersion.WithKind("OLVMSupportServices"): reflect.
+		TypeFor[infrav1alpha1.OLVMSupportServices](),
 }
 
-// Kinds returns the kinds used in plans, each in its current version.
-func Kinds() []schema.GroupVersionKind { return slices.Collect(maps.Keys(types)) }
+// Kinds returns the kinds used in plans, in each version served. Newer versions are in front.
+func Kinds() []schema.GroupVersionKind {
+	return slices.SortedFunc(maps.Keys(types), func(a, b schema.GroupVersionKind) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind),
+			version.CompareKubeAwareVersionStrings(b.Version, a.Version))
+	})
+}
 
 // Problem is an error in an object.
 type Problem struct {

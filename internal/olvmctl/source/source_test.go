@@ -182,8 +182,8 @@ func TestVariablesOfFlux(t *testing.T) {
 		"on request":             {"v1.${MINOR}.0", map[string]string{"MINOR": "36"}, "v1.36.0", "", ""},
 		"an escaped one stays":   {"a-$${KUBERNETES_VERSION}", map[string]string{}, "a-${KUBERNETES_VERSION}", "", ""},
 		"a default":              {"v1.${MINOR:=35}.0", map[string]string{}, "v1.35.0", "", ""},
-		"one without a value":    {"${MINOR}", map[string]string{}, "", "", "variable MINOR is not set"},
-		"one of several lines":   {"${MINOR}", map[string]string{"MINOR": "v1\n      failureDomain: b"}, "", "", "invalid YAML after"},
+		"one without a value":    {"${MINOR}", map[string]string{}, "", "", "the variable MINOR has no value"},
+		"one of several lines":   {"${MINOR}", map[string]string{"MINOR": "v1\n      failureDomain: b"}, "", "", "it is no YAML of one object"},
 		"one that ends its line": {"${MINOR}", map[string]string{"MINOR": "v1.36.0\n"}, "v1.36.0", "", ""},
 		"not requested":          {"${MINOR}", nil, "${MINOR}", "${MINOR}; if Flux sets them, use --flux", ""},
 		"escaped, not requested": {"$${KUBERNETES_VERSION}", nil, "$${KUBERNETES_VERSION}", "$${KUBERNETES_VERSION}", ""},
@@ -200,6 +200,8 @@ func TestVariablesOfFlux(t *testing.T) {
 			if test.problem != "" {
 				return
 			}
+
+			check.Equal(t, "the replicas", objects[0].Object["spec"].(map[string]any)["replicas"], any(int64(1)))
 
 			spec := objects[0].Object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
 			check.Equal(t, "the version", spec["version"], any(test.want))

@@ -10,6 +10,8 @@ import (
 	"github.com/drone/envsubst/v2"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/manifest"
 )
 
 // ofProvider are the variables that the controllers of this provider replace, in the syntax of manifests.
@@ -59,12 +61,12 @@ func substituteVariables(
 		return nil, fmt.Errorf("%s: failed to substitute variables: %w", name, err)
 	}
 
-	out := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &out.Object); err != nil {
-		return nil, fmt.Errorf("%s: invalid YAML after the substitution of variables", name)
+	replaced, err := manifest.Read([]byte(text)) // whole numbers stay integers
+	if err != nil || len(replaced) != 1 {
+		return nil, fmt.Errorf("%s: it is no YAML of one object after variables were substituted", name)
 	}
 
-	return out, nil
+	return replaced[0], nil
 }
 
 // noteVariables records the variables without a value. It ignores variables in commands, because they belong to the
