@@ -403,7 +403,7 @@ func unfit(file string, node *yaml.Node, t reflect.Type, path string) []Problem 
 	case node.Kind == yaml.ScalarNode && t.Kind() == reflect.String && !slices.Contains(severalLines, path):
 		if node.Value = strings.TrimRight(node.Value, "\n"); hasLines(node.Value) {
 			return []Problem{{
-				File: file, Line: node.Line, Path: path, Message: "it has a line break; write it on one line",
+				File: file, Line: node.Line, Path: path, Message: "contains a line break; use a single line",
 			}}
 		}
 	case node.Kind == yaml.SequenceNode && t.Kind() == reflect.Slice:

@@ -28,9 +28,9 @@ type order struct {
 // orders are the orders to Cluster API, and to the tools that apply the manifests. Cluster API's webhook restores
 // fields missing in v1beta1 from the first one.
 var orders = []order{
-	{name: "cluster.x-k8s.io/conversion-data", reason: "is Cluster API's own; remove it"},
-	{name: "*.internal.cluster.x-k8s.io", reason: "is Cluster API's own; remove it"},
-	{name: clusterv1.RemediateMachineAnnotation, reason: "has a MachineHealthCheck destroy machines; remove it, and " +
+	{name: "cluster.x-k8s.io/conversion-data", reason: "is reserved for Cluster API; remove it"},
+	{name: "*.internal.cluster.x-k8s.io", reason: "is reserved for Cluster API; remove it"},
+	{name: clusterv1.RemediateMachineAnnotation, reason: "makes a MachineHealthCheck destroy machines; remove it, and " +
 		"use kubectl annotate"},
 	{name: clusterv1.DeleteMachineAnnotation, inTemplates: true, reason: "marks all machines alike, so that their " +
 		"age and health no longer decide which is destroyed first; remove it, and annotate one Machine"},

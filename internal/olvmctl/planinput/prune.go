@@ -149,23 +149,23 @@ func (m *Input) describePruning(namespaces []string) (line string, looks bool) {
 
 	switch asked := p.asked; {
 	case asked != nil && !*asked:
-		return "Deletions were not looked at: --prune=false", false
-	case m.count == 0 && asked == nil: // the plan of the management cluster itself
-		return "Deletions were not looked at: there are no manifests", false
+		return "Not checked for deletions: --prune=false", false
+	case m.count == 0 && asked == nil: // the plan compares the management cluster with itself
+		return "Not checked for deletions: there are no manifests", false
 	case len(p.tools) == 0 && asked == nil:
-		return "Deletions were not looked at: no GitOps tool has applied what the manifests have; --prune looks at " +
-			"all objects of their namespaces" + p.marks.note, false
+		return "Not checked for deletions: no GitOps tool has applied the manifests; to check all objects in " +
+			"their namespaces, use --prune" + p.marks.note, false
 	case len(p.tools) > 0:
-		return "Deletions were looked at: all that " + strings.Join(p.tools, ", ") + " has applied", true
+		return "Checked for deletions: all objects applied by " + strings.Join(p.tools, ", "), true
 	}
 
-	line = "Deletions were looked at: all objects of namespace " + strings.Join(namespaces, ", ")
+	line = "Checked for deletions: all objects in namespace " + strings.Join(namespaces, ", ")
 	if slices.Contains(namespaces, "") {
-		line = "Deletions were looked at: all objects of all namespaces"
+		line = "Checked for deletions: all objects in all namespaces"
 	}
 
 	if m.count == 0 {
-		line += ", because there are no manifests; -n looks at one namespace"
+		line += ", because there are no manifests; to check one namespace, use -n"
 	}
 
 	return line, true

@@ -37,7 +37,7 @@ func checkKinds(objects []source.Object) error {
 
 		if at < 0 {
 			if similar := similarKind(kind, served); similar != "" {
-				message := fmt.Sprintf("there is no such kind; did you mean %s?", similar)
+				message := fmt.Sprintf("no such kind; did you mean %s?", similar)
 				errs = append(errs, problemOf(object, schema.Problem{Message: message}))
 			}
 
@@ -50,7 +50,7 @@ func checkKinds(objects []source.Object) error {
 			continue
 		}
 
-		message := fmt.Sprintf("there is no such kind; write apiVersion: %s and kind: %s", served[at].GroupVersion(),
+		message := fmt.Sprintf("no such kind; use apiVersion: %s and kind: %s", served[at].GroupVersion(),
 			served[at].Kind)
 		errs = append(errs, problemOf(object, schema.Problem{Message: message}))
 	}

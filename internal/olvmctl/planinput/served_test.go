@@ -25,36 +25,36 @@ func TestAFieldThatAKindDoesNotHaveIsNamedWithItsLine(t *testing.T) {
 		older          []string
 	}{
 		"of a MachineDeployment in v1beta1": {"replicas: 2", "replcas: 2",
-			"spec.replcas: there is no such field; did you mean replicas?", fixture.WorkersInV1Beta1},
+			"spec.replcas: unknown field; did you mean replicas?", fixture.WorkersInV1Beta1},
 		"of v1beta2 alone": {"  replicas: 2", "  deletion: {order: Oldest}\n  replicas: 2",
-			"spec.deletion: there is no such field", fixture.WorkersInV1Beta1},
+			"spec.deletion: unknown field", fixture.WorkersInV1Beta1},
 		"of v1beta2's references": {"apiVersion: bootstrap.cluster.x-k8s.io/v1beta1",
 			"apiGroup: bootstrap.cluster.x-k8s.io", "spec.template.spec.bootstrap.configRef.apiGroup",
 			fixture.WorkersInV1Beta1},
 		"of a control plane in v1beta1": {"certSANs:", "certSANS:",
-			"spec.kubeadmConfigSpec.clusterConfiguration.apiServer.certSANS: there is no such field; did you mean " +
+			"spec.kubeadmConfigSpec.clusterConfiguration.apiServer.certSANS: unknown field; did you mean " +
 				"certSANs?",
 			fixture.ControlPlaneInV1Beta1},
 		"of v1beta1 alone": {"  replicas: 2", "  strategy: {type: OnDelete}\n  replicas: 2",
-			"spec.strategy: there is no such field", nil},
+			"spec.strategy: unknown field", nil},
 		"of a MachineDeployment": {
 			"replicas: 2",
 			"replcas: 2",
-			"spec.replcas: there is no such field; did you mean replicas?",
+			"spec.replcas: unknown field; did you mean replicas?",
 			nil,
 		},
 		"of a template": {"memory: 16GB", "memroy: 16GB",
-			"spec.template.spec.virtualMachine.memroy: there is no such field; did you mean memory?", nil},
+			"spec.template.spec.virtualMachine.memroy: unknown field; did you mean memory?", nil},
 		"of a control plane": {
 			"kubeadmConfigSpec:",
 			"kubeadmConfigSpce:",
-			"spec.kubeadmConfigSpce: there is no such field",
+			"spec.kubeadmConfigSpce: unknown field",
 			nil,
 		},
 		"of a Cluster": {
 			"clusterNetwork:",
 			"clusterNetwrok:",
-			"spec.clusterNetwrok: there is no such field",
+			"spec.clusterNetwrok: unknown field",
 			nil,
 		},
 		"of an OLVMCluster": {"olvmDatacenterName:", "olvmDataCenterName:", "did you mean olvmDatacenterName?", nil},
@@ -89,7 +89,7 @@ func TestTheSampleInV1Beta1HasNothingWrong(t *testing.T) {
 		for _, version := range []string{"v1beta1", "v1beta2"} {
 			_, err := planinput.Load([]string{"-"}, strings.NewReader(
 				"apiVersion: "+group+"/"+version+"\nkind: "+kind+"\nmetadata: {name: a}\nspec: {clustreName: a}\n"))
-			check.Error(t, err, "line 4: "+kind+" default/a: spec.clustreName: there is no such field")
+			check.Error(t, err, "line 4: "+kind+" default/a: spec.clustreName: unknown field")
 		}
 	}
 }

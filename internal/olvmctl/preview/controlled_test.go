@@ -553,7 +553,7 @@ func TestAForeignKindIsNotTakenForOurs(t *testing.T) {
 	check.Equal(t, "a foreign control plane", foreign.clusterOfControlPlane(find(foreign, "KubeadmControlPlane")), "")
 
 	_, _, err := foreign.Expand()
-	check.Error(t, err, "no Cluster of the manifests refers to it; add the Cluster, or correct its controlPlaneRef")
+	check.Error(t, err, "no Cluster in the manifests refers to it; add the Cluster, or correct its controlPlaneRef")
 
 	other := manifests(control, "kind: RKE2ControlPlane\n    name: demo-control-plane")
 	check.Equal(t, "another kind of control plane", other.clusterOfControlPlane(find(other, "KubeadmControlPlane")), "")
@@ -679,7 +679,7 @@ func TestManifestsOfAClusterFileGiveNoOrders(t *testing.T) {
 		"an unknown field": {
 			"  replicas: 2\n",
 			"  replcas: 2\n",
-			"MachineDeployment default/demo-md-0: spec.replcas: there is no such field",
+			"MachineDeployment default/demo-md-0: spec.replcas: unknown field",
 		},
 		"an order": {"kind: MachineDeployment\nmetadata:\n", "kind: MachineDeployment\nmetadata:\n  annotations: " +
 			"{argocd.argoproj.io/hook: Sync}\n", "has Argo CD delete the object with its machines"},

@@ -180,12 +180,12 @@ func TestAPullRequestHidesNoRolloutBehindAnotherAPIVersion(t *testing.T) {
 			"failureDomain",
 			"",
 		},
-		"workers in an unread version": {workers(), true, 2, "its apiVersion becomes cluster.x-k8s.io/v1beta1", ""},
+		"workers in an unread version": {workers(), true, 2, "its apiVersion changes to cluster.x-k8s.io/v1beta1", ""},
 		"a control plane in one": {
 			controlPlane(),
 			true,
 			1,
-			"its apiVersion becomes controlplane.cluster.x-k8s.io/v1beta1",
+			"its apiVersion changes to controlplane.cluster.x-k8s.io/v1beta1",
 			"",
 		},
 	} {
@@ -330,7 +330,7 @@ func TestAPullRequestGivesNoOrdersByAnnotation(t *testing.T) {
 			"spec.machineTemplate.metadata.annotations: machine.cluster.x-k8s.io/certificates-expiry"},
 		"an update in place": {
 			annotated("in-place-updates.internal.cluster.x-k8s.io/update-in-progress", ""),
-			"is Cluster API's own; remove it",
+			"is reserved for Cluster API; remove it",
 		},
 		"Argo CD makes it anew": {
 			annotated("argocd.argoproj.io/sync-options", "Prune=false, Force=true"),

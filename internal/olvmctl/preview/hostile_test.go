@@ -417,14 +417,14 @@ func TestAKindThatNoServerHasIsNoKindOfAnother(t *testing.T) {
 		"another case": {"apiVersion: cluster.x-k8s.io/v1beta2\nkind: machinedeployment\n",
 			"use apiVersion: cluster.x-k8s.io/v1beta2 and kind: MachineDeployment"},
 		"another case of the group": {"apiVersion: Infrastructure.cluster.x-k8s.io/v1\nkind: OLVMCluster\n",
-			"write apiVersion: infrastructure.cluster.x-k8s.io/v1 and kind: OLVMCluster"},
-		"a version that was":                {"apiVersion: cluster.x-k8s.io/v1alpha4\nkind: Cluster\n", "write apiVersion: cluster.x-k8s.io/v1beta2"},
-		"a version of our own that is none": {"apiVersion: infrastructure.cluster.x-k8s.io/v9\nkind: OLVMCluster\n", "has apiVersion"},
+			"use apiVersion: infrastructure.cluster.x-k8s.io/v1 and kind: OLVMCluster"},
+		"a version that was":                {"apiVersion: cluster.x-k8s.io/v1alpha4\nkind: Cluster\n", "use apiVersion: cluster.x-k8s.io/v1beta2"},
+		"a version of our own that is none": {"apiVersion: infrastructure.cluster.x-k8s.io/v9\nkind: OLVMCluster\n", "unsupported apiVersion"},
 		"the version before":                {"apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\n", ""},
 		"a kind of others":                  {"apiVersion: example.com/v1\nkind: cluster\n", ""},
 		"a typing error": {
 			"apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeploymnet\n",
-			"there is no such kind; did you mean MachineDeployment?",
+			"no such kind; did you mean MachineDeployment?",
 		},
 		"one of our own": {
 			"apiVersion: infrastructure.cluster.x-k8s.io/v1\nkind: OLVMMachineTemplates\n",

@@ -181,7 +181,7 @@ func (m *Manifests) machinesOf(
 	}
 
 	if clusterName == "" {
-		return nil, nil, errors.New("no Cluster of the manifests refers to it; add the Cluster, or correct its " +
+		return nil, nil, errors.New("no Cluster in the manifests refers to it; add the Cluster, or correct its " +
 			"controlPlaneRef")
 	}
 

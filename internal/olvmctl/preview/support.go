@@ -39,7 +39,7 @@ func (m *Manifests) supportMachines() ([]Machine, error) {
 
 		infra, err := m.olvmClusterOf(cluster.GetNamespace(), cluster.GetName())
 		if err == nil && infra == nil {
-			err = fmt.Errorf("spec.clusterName: the infrastructure of Cluster %s is of kind %s, and no OLVMCluster of "+
+			err = fmt.Errorf("spec.clusterName: the infrastructure of Cluster %s is of kind %s, not an OLVMCluster of "+
 				"this provider", of.Spec.ClusterName, schema.GroupKind{Group: ref.Group, Kind: ref.Kind})
 		}
 

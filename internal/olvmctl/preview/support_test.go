@@ -78,9 +78,9 @@ func TestSupportServicesThatCannotBeAreNamed(t *testing.T) {
 
 	for _, test := range []struct{ old, changed, want string }{
 		{"machineTemplateName: lb}", "machineTemplateName: none}", "OLVMSupportServices default/demo: " +
-			"spec.loadBalancers[0].machineTemplateName: OLVMMachineTemplate default/none is neither"},
+			"spec.loadBalancers[0].machineTemplateName: OLVMMachineTemplate default/none not found"},
 		{"metadata: {name: demo}\nspec: {infra", "metadata: {name: other}\nspec: {infra", "OLVMSupportServices default/demo: " +
-			"spec.clusterName: Cluster demo is neither in the manifests nor in the management cluster"},
+			"spec.clusterName: Cluster demo not found in the manifests or in the management cluster"},
 		{"{kind: OLVMCluster,", "{kind: OCICluster,", "the infrastructure of Cluster demo is of kind OCICluster"},
 		{"role: ControlPlane,", `role: ControlPlane, ports: ["1-3", "2"],`, "ports[1]: 1-3 and 2 both have port 2"},
 	} {

@@ -63,7 +63,7 @@ func substituteVariables(
 
 	replaced, err := manifest.Read([]byte(text)) // whole numbers stay integers
 	if err != nil || len(replaced) != 1 {
-		return nil, fmt.Errorf("%s: it is no YAML of one object after variables were substituted", name)
+		return nil, fmt.Errorf("%s: invalid YAML after the substitution of variables", name)
 	}
 
 	return replaced[0], nil
