@@ -1,14 +1,12 @@
 package release
 
 import (
-	"crypto/sha256"
 	"fmt"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -128,25 +126,10 @@ func (s *signed) pushChart() {
 	s.chart = result.Manifest.Digest
 }
 
-// addChecksums writes checksums.txt, as hack/release does.
+// addChecksums writes checksums.txt.
 func (s *signed) addChecksums() {
 	s.t.Helper()
-	entries, err := os.ReadDir(s.release())
-	check.Error(s.t, err, "")
-
-	var lines strings.Builder
-
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), "checksums.txt") {
-			continue
-		}
-
-		content, err := os.ReadFile(filepath.Join(s.release(), entry.Name()))
-		check.Error(s.t, err, "")
-		fmt.Fprintf(&lines, "%x  %s\n", sha256.Sum256(content), entry.Name())
-	}
-
-	s.write("checksums.txt", lines.String())
+	writeChecksums(s.t, s.release())
 }
 
 // signFiles and signAll run the calls of cosign in the release workflow.
@@ -268,18 +251,7 @@ func TestADownloadedOlvmctlInstallsTheRelease(t *testing.T) {
 // addOlvmctl adds olvmctl for this machine to the release, and the script to install it.
 func (s *signed) addOlvmctl() {
 	s.t.Helper()
-	root := testenv.Toolchain(s.t).Root()
-	command := exec.CommandContext(s.t.Context(), "go", "build", "-ldflags",
-		"-s -w -X github.com/capolvm/cluster-api-provider-olvm/internal/version.Version=v0.1.0",
-		"-o", filepath.Join(s.release(), "olvmctl-"+runtime.GOOS+"-"+runtime.GOARCH), "./cmd/olvmctl")
-	command.Dir = root
-	out, err := command.CombinedOutput()
-	check.Error(s.t, err, "")
-	check.Equal(s.t, "go build", string(out), "")
-
-	script, err := os.ReadFile(filepath.Join(root, "hack", "install", "install.sh"))
-	check.Error(s.t, err, "")
-	s.write("install.sh", strings.ReplaceAll(string(script), "@VERSION@", "v0.1.0"))
+	buildPrograms(s.t, s.release(), "olvmctl")
 }
 
 // install runs the commands of install.md for olvmctl, with files of the folder in place of GitHub's.

@@ -250,8 +250,9 @@ func buildPrograms(ctx context.Context, tools *toolchain.Toolchain, version, out
 		return err
 	}
 
-	for platform, names := range programsOf(binaries) {
-		start := time.Now()
+	programs := programsOf(binaries)
+	for _, platform := range slices.Sorted(maps.Keys(programs)) {
+		names, start := programs[platform], time.Now()
 		logProgress("building %s for %s", strings.Join(names, ", "), platform)
 
 		if err := buildPlatform(ctx, tools.Root(), bill, out, version, platform, names); err != nil {
@@ -291,33 +292,43 @@ func buildPlatform(ctx context.Context, root, bill, out, version, platform strin
 		"-s -w -X github.com/capolvm/cluster-api-provider-olvm/internal/version.Version=" + version,
 		"-o", folder + string(filepath.Separator),
 	}
-	calls := [][]string{}
-	target := func(name string) string {
-		return filepath.Join(out, fmt.Sprintf("%s-%s-%s", name, system, architecture))
-	}
-
 	for _, name := range names {
 		build = append(build, "./cmd/"+name)
-		calls = append(calls, []string{
-			bill, "app", "-json", "-output", target(name) + ".cdx.json", "-main", "cmd/" + name, ".",
-		})
 	}
 
-	for _, args := range append([][]string{build}, calls...) {
-		command := exec.CommandContext(ctx, args[0], args[1:]...)
-		command.Dir = root
-		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+architecture,
-			"GOFLAGS=-buildvcs=false")
-
-		if output, err := command.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w\n%s", args[0], err, output)
-		}
+	environment := []string{"CGO_ENABLED=0", "GOOS=" + system, "GOARCH=" + architecture, "GOFLAGS=-buildvcs=false"}
+	if err := runIn(ctx, root, environment, build...); err != nil {
+		return err
 	}
 
 	for _, name := range names {
-		if err := os.Rename(filepath.Join(folder, name), target(name)); err != nil {
+		target := filepath.Join(out, fmt.Sprintf("%s-%s-%s", name, system, architecture))
+		if err := os.Rename(filepath.Join(folder, name), target); err != nil {
 			return fmt.Errorf("failed to name a program: %w", err)
 		}
+
+		if err := writeBill(ctx, bill, target, version); err != nil {
+			return err
+		}
+	}
+
+	return nil
+}
+
+// writeBill writes the bill of materials of a program. It reads the modules from the program, not from the checkout: in
+// a worktree of git, cyclonedx-gomod cannot read the version of a checkout.
+func writeBill(ctx context.Context, bill, program, version string) error {
+	return runIn(ctx, filepath.Dir(program), nil, bill, "bin", "-json", "-version", version,
+		"-output", program+".cdx.json", program)
+}
+
+// runIn runs a program in a folder, with more variables in its environment.
+func runIn(ctx context.Context, folder string, environment []string, args ...string) error {
+	command := exec.CommandContext(ctx, args[0], args[1:]...)
+	command.Dir = folder
+	command.Env = append(os.Environ(), environment...)
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", args[0], err, output)
 	}
 
 	return nil
@@ -335,11 +346,9 @@ func writeExecutorBill(ctx context.Context, tools *toolchain.Toolchain, out stri
 		return fmt.Errorf("failed to resolve the folder: %w", err)
 	}
 
-	command := exec.CommandContext(ctx, bill, "mod", "-json", "-output", path, ".")
-	command.Dir = filepath.Join(tools.Root(), "hack", "tools", "tofu")
-	command.Env = append(os.Environ(), "GOFLAGS=-mod=mod")
-	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("the bill of materials of OpenTofu: %w\n%s", err, output)
+	folder := filepath.Join(tools.Root(), "hack", "tools", "tofu")
+	if err := runIn(ctx, folder, []string{"GOFLAGS=-mod=mod"}, bill, "mod", "-json", "-output", path, "."); err != nil {
+		return fmt.Errorf("the bill of materials of OpenTofu: %w", err)
 	}
 
 	return nil
