@@ -38,7 +38,7 @@ test: tools tools-clusterctl tools-prometheus ## Run the tests that each change 
 
 .PHONY: test-all
 test-all: ## Run all tests; as root, with the Debian packages of .ci/packages
-	@$(MAKE) --keep-going --no-print-directory test-suites test-opentofu test-specs
+	@$(MAKE) --keep-going --no-print-directory test-suites test-opentofu test-terraform test-specs
 
 # The packages that test-suites tests.
 SUITES ?= ./...
@@ -64,6 +64,13 @@ test-security: tools ## Replay attacks of tenants, engines and guests; docs/oper
 test-opentofu: tools tools-clusterctl tools-tofu ## Run what drives the executor with OpenTofu, which is built
 	@CAPOLVM_TERRAFORM="$$($(TOOLS) -path tofu/tofu)" $(TEST) -- $(TEST_ARGS) -short -timeout 60m \
 	  ./internal/terraform ./internal/tfprovider ./e2e/reliability ./e2e/security ./e2e
+
+.PHONY: test-terraform
+test-terraform: tools-terraformoldest tools-terraformnewest ## Run the provider's tests with the oldest and the newest Terraform, which are built
+	@for version in oldest newest; do \
+	  CAPOLVM_TERRAFORM="$$($(TOOLS) -path terraform$$version/terraform)" $(TEST) -- $(TEST_ARGS) -short -timeout 60m \
+	    ./internal/terraform ./internal/tfprovider || exit; \
+	done
 
 .PHONY: test-specs
 test-specs: tools ## Run the specs of Cluster API's own test suite, PROCS at once; FOCUS=text runs those whose description has it

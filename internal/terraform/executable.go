@@ -102,9 +102,12 @@ const (
 
 var versionLine = regexp.MustCompile(`^(Terraform|OpenTofu) v(\S+)`)
 
+// probeLimit is the time that an executable has to report its version. A busy machine needs half a minute to start one.
+const probeLimit = 2 * time.Minute
+
 // ProbeExecutable runs an executable to read its product and version. It fails if they are not supported.
 func ProbeExecutable(ctx context.Context, path string) (Executable, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	command := exec.CommandContext(ctx, path, "version") //nolint:gosec // the executor that the user names
 	command.Env = formatEnvironment(os.TempDir())

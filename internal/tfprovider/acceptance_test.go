@@ -277,7 +277,11 @@ func (w *workspace) fail() string {
 		w.t.Fatalf("apply succeeded:\n%s", output)
 	}
 
-	// The executor wraps and frames messages for the terminal.
+	return unwrapped(output)
+}
+
+// unwrapped returns the executor's messages as one line. The executor wraps and frames them for the terminal.
+func unwrapped(output string) string {
 	return strings.Join(strings.Fields(strings.NewReplacer("│", "", "╷", "", "╵", "").Replace(output)), " ")
 }
 

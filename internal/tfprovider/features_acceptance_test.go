@@ -38,6 +38,7 @@ func secretVM(script, version string) string {
 
 func TestWriteOnlyUserDataIsInNoPlanAndNoState(t *testing.T) {
 	t.Parallel()
+	writeOnlyAttributes.require(t)
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).config(secretVM("#cloud-config canary-1", "1"))
 	w.succeed("plan", "-out=plan.tfplan", "-no-color", "-input=false")
@@ -61,6 +62,7 @@ func TestWriteOnlyUserDataIsInNoPlanAndNoState(t *testing.T) {
 
 func TestUserDataMovesOutOfTheStateWithoutAnotherVM(t *testing.T) {
 	t.Parallel()
+	writeOnlyAttributes.require(t)
 	s := newSite(t, quick)
 	shown := strings.TrimSuffix(plainVM, "}\n") + "  initialization_custom_script = \"#cloud-config canary\"\n}\n"
 	w := newWorkspace(t, s).config(shown)
@@ -85,6 +87,7 @@ func TestUserDataMovesOutOfTheStateWithoutAnotherVM(t *testing.T) {
 
 func TestWriteOnlyUserDataNeedsItsVersionAndNoOther(t *testing.T) {
 	t.Parallel()
+	writeOnlyAttributes.require(t)
 	s := newSite(t, quick)
 	w := newWorkspace(t, s)
 	alone := strings.Replace(secretVM("x", "1"), "  initialization_custom_script_wo_version = 1\n", "", 1)
@@ -95,6 +98,7 @@ func TestWriteOnlyUserDataNeedsItsVersionAndNoOther(t *testing.T) {
 
 func TestAnAdoptedVMGetsWriteOnlyUserData(t *testing.T) {
 	t.Parallel()
+	writeOnlyAttributes.require(t)
 	s := newSite(t, quick)
 	adopted := plainVM + `
 resource "ovirt_adopted_vm" "a" {
@@ -415,6 +419,7 @@ output "size" { value = provider::ovirt::size(ovirt_vm.a.memory) }
 
 func TestATokenAndAConsoleAreInNoState(t *testing.T) {
 	t.Parallel()
+	writeOnlyAttributes.require(t)
 	s := newSite(t, quick)
 	config := machine + `
 ephemeral "ovirt_token" "t" {}

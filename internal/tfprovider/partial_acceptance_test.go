@@ -142,6 +142,7 @@ func TestAVMThatStartsGetsItsImageOnceItIsUp(t *testing.T) {
 
 func TestUserDataThatIsUnknownWhenItMovesOutOfTheStateReplacesNothing(t *testing.T) {
 	t.Parallel()
+	writeOnlyAttributes.require(t)
 	s := newSite(t, quick)
 	w := newWorkspace(t, s).
 		config(strings.TrimSuffix(plainVM, "}\n") + "  initialization_custom_script = \"#cloud-config canary\"\n}\n")

@@ -18,7 +18,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/tfprovider"
 )
 
-// This file tests features of Terraform 1.14 by direct calls, because the tests do not have this version of Terraform.
+// This file tests features of Terraform 1.14 by direct calls, so that each run of the tests has them, whatever the
+// executor. executors_acceptance_test.go tests them with an executor that has them.
 
 // client is the client side of the protocol.
 type client struct {

@@ -244,7 +244,7 @@ func TestATemplateThatIsNotReadyInTimeIsKept(t *testing.T) {
 	t.Parallel()
 	s := newHeldSite(t, func(s *site) bool { return s.count("POST", "/templates") > 0 })
 	config := plainVM + "resource \"ovirt_template\" \"t\" {\n  name = \"golden\"\n  vm_id = ovirt_vm.a.id\n" +
-		"  timeouts {\n    create = \"2s\"\n  }\n}\n"
+		"  timeouts {\n    create = \"15s\"\n  }\n}\n"
 	w := newWorkspace(t, s).config(config)
 	output := w.apply()
 	check.Contains(t, "the warning", output, "The template is not ready yet")

@@ -97,7 +97,7 @@ func buildGroups(tools []tool, versions map[string]string) []buildGroup {
 // buildLDFlags returns the linker flags of a tool for the given version.
 func (t tool) buildLDFlags(version string) string {
 	if t.stamp == "" {
-		return gobuild.SmallLDFlags
+		return strings.TrimSpace(gobuild.SmallLDFlags + " " + t.ldflags)
 	}
 
 	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)

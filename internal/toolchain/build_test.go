@@ -26,6 +26,7 @@ func TestToolsOfThePlaneAreBuiltInFewSteps(t *testing.T) {
 	check.Contains(t, "the flags of kube-apiserver", groups[1].ldflags, ".gitVersion=v1.36.3 ")
 	check.Contains(t, "the flags of kube-apiserver", groups[1].ldflags, ".gitMinor=36")
 	check.Equal(t, "the flags of etcd", groups[0].ldflags, "-s -w")
+	check.Contains(t, "the flags of Terraform", terraformTool().buildLDFlags("v1.10.5"), " -X ")
 
 	for name, pkg := range map[string]string{
 		"server": "go.etcd.io/etcd/server/v3", "kubeadm": "sigs.k8s.io/cluster-api/bootstrap/kubeadm", "a": ".",

@@ -35,6 +35,8 @@ type tool struct {
 	module string
 	// stamp is the prefix of the linker variables for the version, for programs that require a version.
 	stamp string
+	// ldflags are additional flags of the linker.
+	ldflags string
 	// cgo reports that the build needs a C compiler.
 	cgo bool
 	// tags are the tags of the build, separated by commas.
@@ -94,6 +96,9 @@ var modules = map[string][]tool{
 	"tofu": {
 		{name: "tofu", pkg: "github.com/opentofu/opentofu/cmd/tofu", module: "github.com/opentofu/opentofu"},
 	},
+	// These are the first supported version of Terraform and the newest one. Only tests use them.
+	"terraformoldest": {terraformTool()},
+	"terraformnewest": {terraformTool()},
 	"apidocs": {
 		{name: "crd-ref-docs", pkg: "github.com/elastic/crd-ref-docs", module: "github.com/elastic/crd-ref-docs"},
 	},
@@ -206,6 +211,16 @@ func kubernetesTool(name string) tool {
 		module:    "k8s.io/kubernetes",
 		stamp:     kubernetesStamp,
 		published: true,
+	}
+}
+
+// terraformTool returns Terraform. Unless the linker is told otherwise, its version has the suffix -dev.
+func terraformTool() tool {
+	return tool{
+		name:    "terraform",
+		pkg:     "github.com/hashicorp/terraform",
+		module:  "github.com/hashicorp/terraform",
+		ldflags: "-X github.com/hashicorp/terraform/version.dev=no",
 	}
 }
 

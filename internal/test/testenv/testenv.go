@@ -2,6 +2,8 @@
 package testenv
 
 import (
+	"os"
+	"sync"
 	"testing"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/terraform"
@@ -19,14 +21,25 @@ func Toolchain(t testing.TB) *toolchain.Toolchain {
 	return tools
 }
 
+// executables caches the executors by the environment variables that determine them. A look-up runs the executor, and
+// some tests need the path for each of hundreds of runs.
+var executables sync.Map
+
 // FindExecutable returns the executor for tests. Without an executor, it fails the test, because a skip would hide that
 // the test did not run.
 func FindExecutable(t testing.TB) terraform.Executable {
 	t.Helper()
+	key := [2]string{os.Getenv(terraform.ExecutableEnv), os.Getenv("PATH")}
+	if cached, ok := executables.Load(key); ok {
+		return cached.(terraform.Executable) //nolint:forcetypeassert // no other type is stored
+	}
+
 	found, err := Toolchain(t).FindExecutor(t.Context())
 	if err != nil {
 		t.Fatalf("%v (make tools finds or builds one)", err)
 	}
+
+	executables.Store(key, found)
 
 	return found
 }
