@@ -394,17 +394,20 @@ func (m *move) holdLeases(ctx context.Context) (held context.Context, release fu
 }
 
 // fence has a management cluster refuse writes of a command that may have lost its Lease, or has lost that of the other
-// management cluster: whoever moves needs both.
+// management cluster: whoever moves needs both. If the user may not write Leases in this management cluster, the Lease
+// of the other one decides alone.
 func (m *move) fence(own *moveLease, in *management) *management {
-	if !slices.Contains(m.leases, own) { // not own.lease: a renewal may write it now
+	if len(m.leases) == 0 {
 		return in
 	}
+
+	isHeld := slices.Contains(m.leases, own) // not own.lease: a renewal may write it now
 
 	out := *in
 	out.Cluster = in.WithFence(func(ctx context.Context) error {
 		for _, one := range m.leases {
 			err := one.mayWrite(ctx)
-			if err != nil && (one == own || errors.Is(err, errLeaseLost)) {
+			if err != nil && (one == own || !isHeld || errors.Is(err, errLeaseLost)) {
 				return err
 			}
 		}

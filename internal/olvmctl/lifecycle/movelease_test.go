@@ -456,6 +456,77 @@ func TestAMoveNeedsTheLeasesOfBothEnds(t *testing.T) {
 	}
 }
 
+// TestAnEndWithoutLeasesIsWrittenWithTheLeaseOfTheOtherEnd has a user who may write Leases at one end alone. That Lease
+// decides whether the move may write at both ends.
+func TestAnEndWithoutLeasesIsWrittenWithTheLeaseOfTheOtherEnd(t *testing.T) {
+	for name, forbidden := range map[string]int{"the source": 0, "the target": 1} {
+		t.Run(name+" has none", func(t *testing.T) {
+			t.Parallel()
+
+			var problem atomic.Pointer[error]
+
+			ends := make([]*mgmtcluster.Cluster, 2)
+			ends[forbidden] = leased(t, interceptor.Funcs{
+				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "x", nil)
+				},
+			})
+			ends[1-forbidden] = leased(t, interceptor.Funcs{
+				Update: func(
+					ctx context.Context, c client.WithWatch, object client.Object, o ...client.UpdateOption,
+				) error {
+					if err := problem.Load(); err != nil {
+						return *err
+					}
+
+					return c.Update(ctx, object, o...)
+				},
+			})
+
+			m := &move{
+				Common: &Common{Display: progress.NewDisplay(&bytes.Buffer{})}, fromID: "one", toID: "two",
+				from: &management{Cluster: ends[0]}, to: &management{Cluster: ends[1]},
+			}
+			_, release, err := m.holdLeases(t.Context())
+			check.Error(t, err, "")
+			defer release()
+			check.Length(t, "Leases", m.leases, 1)
+
+			write := func() error {
+				to := []*management{m.from, m.to}[forbidden]
+				return to.Create(t.Context(), &corev1.Secret{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "prod", GenerateName: "x-"},
+				})
+			}
+			check.Error(t, write(), "")
+
+			unreachable := errors.New("no route to host")
+			problem.Store(&unreachable)
+			m.leases[0].sleep()
+			check.Equal(t, "unsure", errors.Is(write(), errLeaseUnsure), true)
+
+			problem.Store(nil)
+			check.Error(t, write(), "") // nobody has taken it
+
+			check.Error(t, leaseOf(ends[1-forbidden], t.TempDir()).takeAway(t.Context()), "")
+			m.leases[0].sleep()
+			check.Equal(t, "lost", errors.Is(write(), errLeaseLost), true)
+		})
+	}
+}
+
+// takeAway takes the Lease at once, as after its end.
+func (l *moveLease) takeAway(ctx context.Context) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the holder may renew it meanwhile
+		found := &coordinationv1.Lease{}
+		if err := l.in.Get(ctx, l.objectKey(), found); err != nil {
+			return err
+		}
+
+		return l.writeHolder(ctx, found)
+	})
+}
+
 // TestTheClocksOfOtherMachinesDecideNothing has a Lease of a machine with a wrong clock: only its changes count.
 func TestTheClocksOfOtherMachinesDecideNothing(t *testing.T) {
 	for name, skew := range map[string]time.Duration{"slow": -time.Hour, "fast": time.Hour} {
