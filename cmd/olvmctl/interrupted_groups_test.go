@@ -20,7 +20,7 @@ import (
 type writeGroup struct{ step, verb, kind, server string }
 
 func (g writeGroup) String() string {
-	return strings.Join([]string{g.step, g.verb, g.kind, g.server}, ", ")
+	return strings.Join([]string{g.step, g.verb, g.kind, g.server}, " ")
 }
 
 // readStep returns the step in the output of a command. The lines of steps are not indented.
@@ -75,7 +75,7 @@ func (c matrixCase) name() string {
 		how += " again and again"
 	}
 
-	return fmt.Sprintf("%s, %s write %d %s, then %s", c.group, when, c.at, how, c.then)
+	return fmt.Sprintf("%s %s write %d %s then %s", c.group, when, c.at, how, c.then)
 }
 
 // casesOf returns the cases for the writes of a command. The first and the last write of each group are interrupted

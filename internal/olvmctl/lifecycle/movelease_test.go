@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,6 +30,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
 // shortLife is the life of a Lease in tests.
@@ -389,6 +392,95 @@ func TestClusterctlWritesNothingWithALostLease(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestALateWriteOfClusterctlChangesNoLaterObject halts this machine at a write to the source. Meanwhile, another machine
+// takes the Leases, and an object is made again by the same name. The write arrives when this machine goes on.
+func TestALateWriteOfClusterctlChangesNoLaterObject(t *testing.T) {
+	for _, method := range []string{http.MethodPatch, http.MethodDelete} {
+		t.Run(method, func(t *testing.T) {
+			m := newMoving(t)
+			from := m.open(0, &gate{})
+
+			var (
+				mover *move
+				once  sync.Once
+				made  types.UID
+			)
+
+			content := testsite.NewKubeconfig(t, m.servers[0].Config, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == method && strings.HasSuffix(r.URL.Path, "/machines/prod-a") {
+						once.Do(func() {
+							made = m.makeMachineAgain()
+							m.takeLease(0)
+							m.takeLease(1)
+							for _, one := range mover.leases {
+								one.sleep()
+							}
+						})
+					}
+
+					next.ServeHTTP(w, r)
+				})
+			})
+			check.Error(t, os.WriteFile(from.options.Kubeconfig, content, 0o600), "")
+
+			from, err := newManagement(mgmtcluster.Options{
+				Kubeconfig: from.options.Kubeconfig, Namespace: m.namespace,
+			}, mgmtcluster.DriverExisting)
+			check.Error(t, err, "")
+			check.Error(t, from.connect(t.Context()), "")
+
+			o := &Common{Display: progress.NewDisplay(&bytes.Buffer{}), Timeout: time.Minute}
+			mover = &move{Common: o, from: from, to: m.open(1, &gate{})}
+			check.Error(t, mover.inspectEnds(t.Context()), "")
+			held, release, err := mover.holdLeases(t.Context())
+			check.Error(t, err, "")
+			defer release()
+
+			err = (&move{Common: o, from: mover.from, to: mover.to, leases: mover.leases}).runLocked(held)
+			check.Set(t, "the error", err != nil)
+
+			var machine clusterv1.Machine
+			key := client.ObjectKey{Namespace: m.namespace, Name: "prod-a"}
+			check.Error(t, m.servers[0].Client.Get(t.Context(), key, &machine), "")
+			check.Equal(t, "the UID", machine.UID, made)
+			check.Equal(t, "it is deleted", machine.DeletionTimestamp != nil, false)
+			check.Equal(t, "annotations", machine.Annotations, nil)
+		})
+	}
+}
+
+// makeMachineAgain replaces a Machine at the source. Handlers of requests call it, so it does not end the test.
+func (m *moving) makeMachineAgain() types.UID {
+	m.t.Helper()
+
+	c, ctx := m.servers[0].Client, m.t.Context()
+	machine := &clusterv1.Machine{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: m.namespace, Name: "prod-a"}, machine)
+
+	if err == nil {
+		machine.Finalizers = nil
+		err = c.Update(ctx, machine)
+	}
+
+	if err == nil {
+		err = c.Delete(ctx, machine)
+	}
+
+	again := &clusterv1.Machine{Spec: machine.Spec}
+	again.Namespace, again.Name, again.Finalizers = m.namespace, machine.Name, []string{clusterv1.MachineFinalizer}
+
+	if err == nil {
+		err = c.Create(ctx, again)
+	}
+
+	if err != nil {
+		m.t.Errorf("failed to make the Machine again: %v", err)
+	}
+
+	return again.UID
 }
 
 // takeLease has another machine take the Lease of a move. Handlers of requests call it, so it does not end the test.
