@@ -450,8 +450,7 @@ func (s *stand) left(end int) []string {
 
 	var out []string
 
-	for _, pattern := range []string{"tmp/*", "tmp/.*", ".kube/.*", ".kube/*.lock", "state/capolvm/*/*",
-		"cache/capolvm/moves/*.holder"} {
+	for _, pattern := range []string{"tmp/*", "tmp/.*", ".kube/.*", ".kube/*.lock", "state/capolvm/*/*"} {
 		found, err := filepath.Glob(filepath.Join(s.dir, pattern))
 		check.Error(s.t, err, "")
 		out = append(out, found...)
