@@ -66,16 +66,7 @@ type matrixCase struct {
 }
 
 func (c matrixCase) name() string {
-	when, how := "before", c.signal.String()
-	if c.after {
-		when = "after"
-	}
-
-	if c.again {
-		how += " again and again"
-	}
-
-	return fmt.Sprintf("%s %s write %d %s then %s", c.group, when, c.at, how, c.then)
+	return fmt.Sprintf("%s %s then %s", c.group, c.writeGate.name(), c.then)
 }
 
 // casesOf returns the cases for the writes of a command. The first and the last write of each group are interrupted
@@ -95,24 +86,17 @@ func casesOf(writes, others []writeGroup) (groups []writeGroup, out []matrixCase
 	continuations := []string{"again", "delete"}
 
 	for number, group := range groups {
-		for turn := range 8 {
-			second, after, isInterrupt := turn&1, turn&2 != 0, turn&4 != 0
-			one := matrixCase{&writeGate{group: group, at: 1, signal: syscall.SIGKILL, after: after}, ""}
+		for s, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {
+			for a, after := range []bool{false, true} {
+				for l, at := range []int{1, count[group]} {
+					then := continuations[(s+a+l)%2]
+					if count[group] == 1 {
+						then = continuations[l]
+					}
 
-			if isInterrupt {
-				one.signal = syscall.SIGINT
+					out = append(out, matrixCase{&writeGate{group: group, at: at, signal: signal, after: after}, then})
+				}
 			}
-
-			one.then = continuations[(turn&1+turn>>1&1+turn>>2)%2]
-			if second == 1 {
-				one.at = count[group]
-			}
-
-			if count[group] == 1 {
-				one.then = continuations[second]
-			}
-
-			out = append(out, one)
 		}
 
 		impatient := &writeGate{group: group, at: count[group], signal: syscall.SIGINT, again: true, after: number%4 < 2}

@@ -262,7 +262,7 @@ var standNumber atomic.Int32
 
 func newStand(t *testing.T) *stand {
 	t.Helper()
-	number := standNumber.Add(1)
+	endpoint, number := listenAtEndpoint(t)
 	s := &stand{
 		site:    newSiteAlone(t, ovirtsim.Options{Timings: ovirtsim.DefaultTimings().Faster(20)}),
 		servers: takeManagementClusters(t), gate: &writeGate{}, dir: t.TempDir(), name: "prod",
@@ -270,7 +270,7 @@ func newStand(t *testing.T) *stand {
 	}
 	s.environment = append(s.site.environment(), "XDG_CACHE_HOME="+filepath.Join(s.dir, "cache"))
 	s.out = filepath.Join(s.dir, ".kube", "kubeconfig."+s.name)
-	subnet := fmt.Sprintf("127.77.%d", number%250)
+	subnet := subnetOf(number)
 
 	for i := range s.servers {
 		s.kubeconfigs[i] = filepath.Join(s.dir, fmt.Sprintf("management-%d", i))
@@ -304,7 +304,7 @@ providers:
     workerMachine:%s
 `, s.name, subnet, s.namespace, s.sim.URL(), s.caFile, machine(10), machine(20)), 0o600), "")
 
-	controllers := &standIn{stand: s, kubeconfig: s.serve(subnet + ".5:6443")}
+	controllers := &standIn{stand: s, kubeconfig: s.serve(endpoint)}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { controllers.run(ctx) })
@@ -317,10 +317,39 @@ providers:
 	return s
 }
 
+// subnetOf returns the first three numbers of the addresses of a stand.
+func subnetOf(number int32) string { return fmt.Sprintf("127.77.%d", number%250) }
+
+// listenAtEndpoint returns a listener at the endpoint of the cluster of a new stand. It skips the endpoints that
+// another run of the tests uses.
+func listenAtEndpoint(t *testing.T) (listener net.Listener, number int32) {
+	t.Helper()
+
+	for range 250 {
+		number = standNumber.Add(1)
+
+		var err error
+
+		listener, err = (&net.ListenConfig{}).Listen(t.Context(), "tcp", subnetOf(number)+".5:6443")
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+
+		check.Error(t, err, "")
+
+		return listener, number
+	}
+
+	t.Fatal("other processes use all endpoints")
+
+	return nil, 0
+}
+
 // serve makes the API server of the workload cluster available at the endpoint of the cluster. It returns the
 // kubeconfig that Cluster API would create.
-func (s *stand) serve(address string) []byte {
+func (s *stand) serve(endpoint net.Listener) []byte {
 	s.t.Helper()
+	address := endpoint.Addr().String()
 	config := s.servers[1].Config
 	target, err := url.Parse(config.Host)
 	check.Error(s.t, err, "")
@@ -340,8 +369,7 @@ func (s *stand) serve(address string) []byte {
 	check.Error(s.t, err, "")
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	_ = server.Listener.Close()
-	server.Listener, err = (&net.ListenConfig{}).Listen(s.t.Context(), "tcp", address)
-	check.Error(s.t, err, "")
+	server.Listener = endpoint
 	server.StartTLS()
 	s.t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
 

@@ -394,8 +394,8 @@ func TestClusterctlWritesNothingWithALostLease(t *testing.T) {
 	}
 }
 
-// TestALateWriteOfClusterctlChangesNoLaterObject halts this machine at a write to the source. Meanwhile, another machine
-// takes the Leases, and an object is made again by the same name. The write arrives when this machine goes on.
+// TestALateWriteOfClusterctlChangesNoLaterObject halts this machine at a write to the source. Meanwhile, another
+// machine takes the Leases, and an object is made again by the same name. The write arrives when this machine goes on.
 func TestALateWriteOfClusterctlChangesNoLaterObject(t *testing.T) {
 	for _, method := range []string{http.MethodPatch, http.MethodDelete} {
 		t.Run(method, func(t *testing.T) {
