@@ -142,6 +142,32 @@ func TestARenewalWithoutAnAnswerIsNoLoss(t *testing.T) {
 	check.Equal(t, "renewals", updates > 4, true)
 }
 
+// TestALateRenewalDoesNotKeepTheLease has the last renewal arrive while the Lease is released.
+func TestALateRenewalDoesNotKeepTheLease(t *testing.T) {
+	late := 1
+	in := leased(t, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.DeleteOption) error {
+			if found := (&coordinationv1.Lease{}); late > 0 {
+				late--
+				check.Error(t, c.Get(ctx, client.ObjectKeyFromObject(object), found), "")
+				found.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now()))
+				check.Error(t, c.Update(ctx, found), "")
+
+				return apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, object.GetName(), nil)
+			}
+
+			return c.Delete(ctx, object, o...)
+		},
+	})
+	held := leaseOf(in, t.TempDir())
+	check.Error(t, held.acquireOrWatch(t.Context()), "")
+	held.release(t.Context())
+
+	err := in.Get(t.Context(), held.objectKey(), &coordinationv1.Lease{})
+	check.Equal(t, "the Lease is gone", apierrors.IsNotFound(err), true)
+	check.Equal(t, "its note is gone", fileExists(held.note), false)
+}
+
 // TestAUserWithoutLeasesMoves has a user without write access to kube-system.
 func TestAUserWithoutLeasesMoves(t *testing.T) {
 	in := leased(t, interceptor.Funcs{
