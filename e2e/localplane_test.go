@@ -72,20 +72,32 @@ type ending struct {
 	again bool
 }
 
-// ended runs olvmctl, and ends it once is returns true. It returns what olvmctl has said.
+// logged returns the size of the log of olvmctl.
+func (j *journey) logged() int64 {
+	j.t.Helper()
+	info, err := j.log.Stat()
+	check.Error(j.t, err, "")
+
+	return info.Size()
+}
+
+// ended runs olvmctl, and ends it once is returns true. It returns what olvmctl has said. If is returns true from the
+// beginning, an interrupt waits for the first output: by then, olvmctl handles signals.
 func (j *journey) ended(by ending, when string, is func() bool, args ...string) string {
 	j.t.Helper()
 
 	var said bytes.Buffer
 
-	command := j.command(io.Discard, &said, args...)
+	command, before := j.command(io.Discard, &said, args...), j.logged()
 	check.Error(j.t, command.Start(), "")
+
+	hasBegun := func() bool { return by.signal == os.Kill || j.logged() > before }
 
 	gone := make(chan error, 1)
 	go func() { gone <- command.Wait() }()
 
 	// Keep the pauses short: the awaited state may not last.
-	for begin := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
+	for begin := time.Now(); !is() || !hasBegun(); time.Sleep(5 * time.Millisecond) {
 		select {
 		case err := <-gone:
 			j.t.Fatalf("olvmctl %s ended before %s: %v", strings.Join(args, " "), when, err)

@@ -37,6 +37,19 @@ func newSite(t *testing.T) *site {
 
 func newSiteWith(t *testing.T, options ovirtsim.Options) *site {
 	t.Helper()
+
+	s := newSiteAlone(t, options)
+	for _, variable := range s.environment() {
+		name, value, _ := strings.Cut(variable, "=")
+		t.Setenv(name, value)
+	}
+
+	return s
+}
+
+// newSiteAlone returns a site that is not in the environment of this process.
+func newSiteAlone(t *testing.T, options ovirtsim.Options) *site {
+	t.Helper()
 	sim, err := ovirtsim.New(options)
 	if err != nil {
 		t.Fatal(err)
@@ -58,12 +71,17 @@ func newSiteWith(t *testing.T, options ovirtsim.Options) *site {
 		t.Fatal(err)
 	}
 
-	t.Setenv("OLVM_USERNAME", sim.Username())
-	t.Setenv("OLVM_PASSWORD", sim.Password())
-	t.Setenv("OLVM_URL", sim.URL())
-	t.Setenv("CAPOLVM_TERRAFORM", testenv.FindExecutable(t).Path)
-
 	return s
+}
+
+// environment returns the variables that select the engine.
+func (s *site) environment() []string {
+	s.t.Helper()
+
+	return []string{
+		"OLVM_USERNAME=" + s.sim.Username(), "OLVM_PASSWORD=" + s.sim.Password(), "OLVM_URL=" + s.sim.URL(),
+		"CAPOLVM_TERRAFORM=" + testenv.FindExecutable(s.t).Path,
+	}
 }
 
 // run runs olvmctl with manifests on standard input. It returns the exit code and the output.

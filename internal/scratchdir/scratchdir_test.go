@@ -84,3 +84,20 @@ func TestFoldersOfOthersStay(t *testing.T) {
 	check.Equal(t, "whether a folder without a lock is there", exists(another), true)
 	check.Equal(t, "whether a folder with a link is there", exists(linked), true)
 }
+
+// TestAFolderWhoseRemovalWasCutIsRemovedByTheNext has the folder of a process that was killed between the removal of the
+// lock and that of the folder. Folders of others stay.
+func TestAFolderWhoseRemovalWasCutIsRemovedByTheNext(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+
+	path := func(name string) string { return filepath.Join(os.TempDir(), Command+name) }
+	for _, name := range []string{"1234", "5678", "notes"} {
+		check.Error(t, os.Mkdir(path(name), 0o700), "")
+	}
+
+	check.Error(t, os.WriteFile(filepath.Join(path("5678"), "file"), nil, 0o600), "")
+	Tidy(Command)
+	check.Equal(t, "the empty folder is there", exists(path("1234")), false)
+	check.Equal(t, "the folder with a file is there", exists(path("5678")), true)
+	check.Equal(t, "the folder with another name is there", exists(path("notes")), true)
+}

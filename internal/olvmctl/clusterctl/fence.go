@@ -12,7 +12,8 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/fencedclient"
 )
 
-// fencedProxy is clusterctl's connection to a management cluster. Its clients ask before each write.
+// fencedProxy is clusterctl's connection to a management cluster of a move. Its clients write only objects that they
+// have read. If mayAct is not nil, they ask before each write.
 type fencedProxy struct {
 	clustercluster.Proxy
 
@@ -26,10 +27,15 @@ func (p *fencedProxy) NewClient(ctx context.Context) (client.Client, error) {
 		return nil, err
 	}
 
-	return &fencedclient.Client{Client: plain, MayAct: p.mayAct}, nil
+	if p.mayAct == nil {
+		return sameObjectClient{plain}, nil
+	}
+
+	return &fencedclient.Client{Client: sameObjectClient{plain}, MayAct: p.mayAct}, nil
 }
 
-// newFence makes clusterctl ask the fences of management clusters. The keys of fences are the paths of kubeconfigs.
+// newFence makes clusterctl ask the fences of the management clusters of a move. The keys of fences are the paths of
+// kubeconfigs. A fence may be nil.
 func newFence(
 	ctx context.Context, configuration string, fences map[string]func(context.Context) error,
 ) (clusterctl.Option, error) {
@@ -43,7 +49,7 @@ func newFence(
 			at := clustercluster.Kubeconfig(input.Kubeconfig)
 			options := []clustercluster.Option{clustercluster.InjectYamlProcessor(input.Processor)}
 
-			if mayAct := fences[at.Path]; mayAct != nil {
+			if mayAct, isMoved := fences[at.Path]; isMoved {
 				options = append(options,
 					clustercluster.InjectProxy(&fencedProxy{clustercluster.NewProxy(at), mayAct}))
 			}

@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -317,22 +318,30 @@ func (l *moveLease) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseCleanup)
 	defer cancel()
 
-	found := &coordinationv1.Lease{}
-
-	err := l.in.Get(ctx, l.objectKey(), found)
-	if err == nil && l.sign != "" && found.Annotations[movingAnnotation] != l.sign {
-		return // of a move between other ends
-	}
-
-	if err == nil && ptr.Deref(found.Spec.HolderIdentity, "") == l.holder {
-		err = l.in.Delete(ctx, found, client.Preconditions{
-			UID: ptr.To(found.UID), ResourceVersion: ptr.To(found.ResourceVersion),
-		})
-	}
-
+	err := retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error { return l.deleteOwn(ctx) })
 	if client.IgnoreNotFound(err) == nil && l.note != "" {
 		_ = os.Remove(l.note)
 	}
+}
+
+// deleteOwn deletes the Lease, unless it is of another command. It fails if the Lease is of a move between other ends. A
+// conflict is a renewal of this command that arrived late.
+func (l *moveLease) deleteOwn(ctx context.Context) error {
+	found := &coordinationv1.Lease{}
+	if err := l.in.Get(ctx, l.objectKey(), found); err != nil {
+		return err
+	}
+
+	switch {
+	case l.sign != "" && found.Annotations[movingAnnotation] != l.sign:
+		return errLeaseHeld
+	case ptr.Deref(found.Spec.HolderIdentity, "") != l.holder:
+		return nil
+	}
+
+	return l.in.Delete(ctx, found, client.Preconditions{
+		UID: ptr.To(found.UID), ResourceVersion: ptr.To(found.ResourceVersion),
+	})
 }
 
 // holdLeases acquires the Leases of both management clusters. The returned context ends if one of them is lost. release
@@ -394,17 +403,20 @@ func (m *move) holdLeases(ctx context.Context) (held context.Context, release fu
 }
 
 // fence has a management cluster refuse writes of a command that may have lost its Lease, or has lost that of the other
-// management cluster: whoever moves needs both.
+// management cluster: whoever moves needs both. If the user may not write Leases in this management cluster, the Lease
+// of the other one decides alone.
 func (m *move) fence(own *moveLease, in *management) *management {
-	if !slices.Contains(m.leases, own) { // not own.lease: a renewal may write it now
+	if len(m.leases) == 0 {
 		return in
 	}
+
+	isHeld := slices.Contains(m.leases, own) // not own.lease: a renewal may write it now
 
 	out := *in
 	out.Cluster = in.WithFence(func(ctx context.Context) error {
 		for _, one := range m.leases {
 			err := one.mayWrite(ctx)
-			if err != nil && (one == own || errors.Is(err, errLeaseLost)) {
+			if err != nil && (one == own || !isHeld || errors.Is(err, errLeaseLost)) {
 				return err
 			}
 		}

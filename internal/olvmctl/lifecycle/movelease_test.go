@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,6 +30,7 @@ import (
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testsite"
 )
 
 // shortLife is the life of a Lease in tests.
@@ -137,6 +140,32 @@ func TestARenewalWithoutAnAnswerIsNoLoss(t *testing.T) {
 	defer stop()
 	check.Error(t, held.keepRenewing(ctx), "")
 	check.Equal(t, "renewals", updates > 4, true)
+}
+
+// TestALateRenewalDoesNotKeepTheLease has the last renewal arrive while the Lease is released.
+func TestALateRenewalDoesNotKeepTheLease(t *testing.T) {
+	late := 1
+	in := leased(t, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, o ...client.DeleteOption) error {
+			if found := (&coordinationv1.Lease{}); late > 0 {
+				late--
+				check.Error(t, c.Get(ctx, client.ObjectKeyFromObject(object), found), "")
+				found.Spec.RenewTime = ptr.To(metav1.NewMicroTime(time.Now()))
+				check.Error(t, c.Update(ctx, found), "")
+
+				return apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, object.GetName(), nil)
+			}
+
+			return c.Delete(ctx, object, o...)
+		},
+	})
+	held := leaseOf(in, t.TempDir())
+	check.Error(t, held.acquireOrWatch(t.Context()), "")
+	held.release(t.Context())
+
+	err := in.Get(t.Context(), held.objectKey(), &coordinationv1.Lease{})
+	check.Equal(t, "the Lease is gone", apierrors.IsNotFound(err), true)
+	check.Equal(t, "its note is gone", fileExists(held.note), false)
 }
 
 // TestAUserWithoutLeasesMoves has a user without write access to kube-system.
@@ -391,6 +420,95 @@ func TestClusterctlWritesNothingWithALostLease(t *testing.T) {
 	}
 }
 
+// TestALateWriteOfClusterctlChangesNoLaterObject halts this machine at a write to the source. Meanwhile, another
+// machine takes the Leases, and an object is made again by the same name. The write arrives when this machine goes on.
+func TestALateWriteOfClusterctlChangesNoLaterObject(t *testing.T) {
+	for _, method := range []string{http.MethodPatch, http.MethodDelete} {
+		t.Run(method, func(t *testing.T) {
+			m := newMoving(t)
+			from := m.open(0, &gate{})
+
+			var (
+				mover *move
+				once  sync.Once
+				made  types.UID
+			)
+
+			content := testsite.NewKubeconfig(t, m.servers[0].Config, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == method && strings.HasSuffix(r.URL.Path, "/machines/prod-a") {
+						once.Do(func() {
+							made = m.makeMachineAgain()
+							m.takeLease(0)
+							m.takeLease(1)
+							for _, one := range mover.leases {
+								one.sleep()
+							}
+						})
+					}
+
+					next.ServeHTTP(w, r)
+				})
+			})
+			check.Error(t, os.WriteFile(from.options.Kubeconfig, content, 0o600), "")
+
+			from, err := newManagement(mgmtcluster.Options{
+				Kubeconfig: from.options.Kubeconfig, Namespace: m.namespace,
+			}, mgmtcluster.DriverExisting)
+			check.Error(t, err, "")
+			check.Error(t, from.connect(t.Context()), "")
+
+			o := &Common{Display: progress.NewDisplay(&bytes.Buffer{}), Timeout: time.Minute}
+			mover = &move{Common: o, from: from, to: m.open(1, &gate{})}
+			check.Error(t, mover.inspectEnds(t.Context()), "")
+			held, release, err := mover.holdLeases(t.Context())
+			check.Error(t, err, "")
+			defer release()
+
+			err = (&move{Common: o, from: mover.from, to: mover.to, leases: mover.leases}).runLocked(held)
+			check.Set(t, "the error", err != nil)
+
+			var machine clusterv1.Machine
+			key := client.ObjectKey{Namespace: m.namespace, Name: "prod-a"}
+			check.Error(t, m.servers[0].Client.Get(t.Context(), key, &machine), "")
+			check.Equal(t, "the UID", machine.UID, made)
+			check.Equal(t, "it is deleted", machine.DeletionTimestamp != nil, false)
+			check.Equal(t, "annotations", machine.Annotations, nil)
+		})
+	}
+}
+
+// makeMachineAgain replaces a Machine at the source. Handlers of requests call it, so it does not end the test.
+func (m *moving) makeMachineAgain() types.UID {
+	m.t.Helper()
+
+	c, ctx := m.servers[0].Client, m.t.Context()
+	machine := &clusterv1.Machine{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: m.namespace, Name: "prod-a"}, machine)
+
+	if err == nil {
+		machine.Finalizers = nil
+		err = c.Update(ctx, machine)
+	}
+
+	if err == nil {
+		err = c.Delete(ctx, machine)
+	}
+
+	again := &clusterv1.Machine{Spec: machine.Spec}
+	again.Namespace, again.Name, again.Finalizers = m.namespace, machine.Name, []string{clusterv1.MachineFinalizer}
+
+	if err == nil {
+		err = c.Create(ctx, again)
+	}
+
+	if err != nil {
+		m.t.Errorf("failed to make the Machine again: %v", err)
+	}
+
+	return again.UID
+}
+
 // takeLease has another machine take the Lease of a move. Handlers of requests call it, so it does not end the test.
 func (m *moving) takeLease(end int) {
 	m.t.Helper()
@@ -454,6 +572,77 @@ func TestAMoveNeedsTheLeasesOfBothEnds(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestAnEndWithoutLeasesIsWrittenWithTheLeaseOfTheOtherEnd has a user who may write Leases at one end alone. That Lease
+// decides whether the move may write at both ends.
+func TestAnEndWithoutLeasesIsWrittenWithTheLeaseOfTheOtherEnd(t *testing.T) {
+	for name, forbidden := range map[string]int{"the source": 0, "the target": 1} {
+		t.Run(name+" has none", func(t *testing.T) {
+			t.Parallel()
+
+			var problem atomic.Pointer[error]
+
+			ends := make([]*mgmtcluster.Cluster, 2)
+			ends[forbidden] = leased(t, interceptor.Funcs{
+				Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, "x", nil)
+				},
+			})
+			ends[1-forbidden] = leased(t, interceptor.Funcs{
+				Update: func(
+					ctx context.Context, c client.WithWatch, object client.Object, o ...client.UpdateOption,
+				) error {
+					if err := problem.Load(); err != nil {
+						return *err
+					}
+
+					return c.Update(ctx, object, o...)
+				},
+			})
+
+			m := &move{
+				Common: &Common{Display: progress.NewDisplay(&bytes.Buffer{})}, fromID: "one", toID: "two",
+				from: &management{Cluster: ends[0]}, to: &management{Cluster: ends[1]},
+			}
+			_, release, err := m.holdLeases(t.Context())
+			check.Error(t, err, "")
+			defer release()
+			check.Length(t, "Leases", m.leases, 1)
+
+			write := func() error {
+				to := []*management{m.from, m.to}[forbidden]
+				return to.Create(t.Context(), &corev1.Secret{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "prod", GenerateName: "x-"},
+				})
+			}
+			check.Error(t, write(), "")
+
+			unreachable := errors.New("no route to host")
+			problem.Store(&unreachable)
+			m.leases[0].sleep()
+			check.Equal(t, "unsure", errors.Is(write(), errLeaseUnsure), true)
+
+			problem.Store(nil)
+			check.Error(t, write(), "") // nobody has taken it
+
+			check.Error(t, leaseOf(ends[1-forbidden], t.TempDir()).takeAway(t.Context()), "")
+			m.leases[0].sleep()
+			check.Equal(t, "lost", errors.Is(write(), errLeaseLost), true)
+		})
+	}
+}
+
+// takeAway takes the Lease at once, as after its end.
+func (l *moveLease) takeAway(ctx context.Context) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { // the holder may renew it meanwhile
+		found := &coordinationv1.Lease{}
+		if err := l.in.Get(ctx, l.objectKey(), found); err != nil {
+			return err
+		}
+
+		return l.writeHolder(ctx, found)
+	})
 }
 
 // TestTheClocksOfOtherMachinesDecideNothing has a Lease of a machine with a wrong clock: only its changes count.

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,10 +55,17 @@ func signCreated(ctx context.Context, in *mgmtcluster.Cluster, namespace, sign s
 		return err
 	}
 
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null,%q:%q}}}`, reachedAnnotation, movingAnnotation, sign)
-
 	for _, object := range list {
-		err := in.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+		err := patchRead(ctx, in, object, func(object client.Object) {
+			annotations := maps.Clone(object.GetAnnotations())
+			if annotations == nil {
+				annotations = map[string]string{}
+			}
+
+			delete(annotations, reachedAnnotation)
+			annotations[movingAnnotation] = sign
+			object.SetAnnotations(annotations)
+		})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("failed to begin the move of %s: %w", nameOf(object), err)
 		}
@@ -70,8 +77,6 @@ func signCreated(ctx context.Context, in *mgmtcluster.Cluster, namespace, sign s
 // unsignCreated removes the signs of this move at both ends. clusterctl leaves objects at the source that belong to no
 // Cluster.
 func (m *move) unsignCreated(ctx context.Context) error {
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, movingAnnotation)
-
 	for _, end := range []*management{m.from, m.to} {
 		list, err := listCreated(ctx, end.Cluster, m.from.Namespace)
 		if err != nil {
@@ -83,7 +88,13 @@ func (m *move) unsignCreated(ctx context.Context) error {
 				continue
 			}
 
-			err := end.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
+			err := patchRead(ctx, end.Cluster, object, func(object client.Object) {
+				annotations := maps.Clone(object.GetAnnotations())
+				maps.DeleteFunc(annotations, func(key, value string) bool {
+					return key == movingAnnotation && value == m.markerText()
+				})
+				object.SetAnnotations(annotations)
+			})
 			if client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("failed to end the move of %s: %w", nameOf(object), err)
 			}

@@ -18,6 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/progress"
@@ -196,6 +197,61 @@ func TestADeletionDropsTheLockBeforeItForgetsTheCluster(t *testing.T) {
 
 			err := c.Get(t.Context(), key, lease)
 			check.Equal(t, "the lock is left", !apierrors.IsNotFound(err), test.other)
+		})
+	}
+}
+
+// TestALateSignIsNotWrittenToALaterSecret has another command replace a Secret after it was listed and before it is
+// written: when a move begins, and when it ends.
+func TestALateSignIsNotWrittenToALaterSecret(t *testing.T) {
+	secret := func(sign string) *corev1.Secret {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "prod", Name: "prod-ovirt-credentials", Labels: map[string]string{managedBy: managedByValue},
+			Annotations: map[string]string{movingAnnotation: sign},
+		}}
+	}
+
+	for name, test := range map[string]struct {
+		before, after string
+		write         func(in *mgmtcluster.Cluster) error
+	}{
+		"begin": {"", "", func(in *mgmtcluster.Cluster) error {
+			return signCreated(t.Context(), in, "prod", signOf("one", "two"))
+		}},
+		"end": {signOf("one", "two"), signOf("one", "two"), func(in *mgmtcluster.Cluster) error {
+			end := &management{Cluster: in}
+			return (&move{from: end, to: end, fromID: "one", toID: "two"}).unsignCreated(t.Context())
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var in *mgmtcluster.Cluster
+
+			in = leased(t, interceptor.Funcs{
+				Patch: func(
+					ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, o ...client.PatchOption,
+				) error {
+					found := secret("")
+					check.Error(t, c.Get(ctx, client.ObjectKeyFromObject(found), found), "")
+
+					if found.UID != "of another" {
+						check.Error(t, c.Delete(ctx, found), "")
+						again := secret(test.after)
+						again.UID = "of another"
+						check.Error(t, c.Create(ctx, again), "")
+						check.Error(t, c.Update(ctx, again), "") // its first version is that of the first Secret
+					}
+
+					return c.Patch(ctx, object, patch, o...)
+				},
+			})
+			first := secret(test.before)
+			first.UID = "first"
+			check.Error(t, in.Create(t.Context(), first), "")
+			check.Error(t, test.write(in), "another command has replaced it")
+
+			found := secret("")
+			check.Error(t, in.Get(t.Context(), client.ObjectKeyFromObject(found), found), "")
+			check.Equal(t, "the sign", found.Annotations[movingAnnotation], test.after)
 		})
 	}
 }

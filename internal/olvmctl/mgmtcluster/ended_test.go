@@ -78,7 +78,7 @@ func TestALocalManagementClusterThatDiedSaysWhenAndWhy(t *testing.T) {
 // TestAStopIsNoDeath records the end of a process that was stopped.
 func TestAStopIsNoDeath(t *testing.T) {
 	l := localIn(t)
-	file, err := l.lockPIDFile()
+	file, err := l.lockPIDFile(t.Context())
 	check.Error(t, err, "")
 	check.Equal(t, "the process", l.PID(), 0) // the command of this process is not olvmctl local serve
 	check.Set(t, "the end while nobody has noted one", l.DetectEnd() != nil)
@@ -94,7 +94,7 @@ func TestWhatAnEarlierProcessHasSaidDoesNotHoldForTheNext(t *testing.T) {
 	check.Error(t, os.WriteFile(l.readyFile(), nil, 0o600), "")
 	check.Error(t, os.WriteFile(l.endFile(), []byte("no space left"), 0o600), "")
 
-	file, err := l.lockPIDFile()
+	file, err := l.lockPIDFile(t.Context())
 	check.Error(t, err, "")
 	defer file.Close()
 	check.Equal(t, "whether it is ready", pathExists(l.readyFile()), false)
@@ -148,7 +148,7 @@ func TestALocalManagementClusterWithoutLocksIsTold(t *testing.T) {
 	t.Cleanup(filelock.FailForTest(syscall.ENOLCK))
 
 	l := localIn(t)
-	_, err := l.lockPIDFile()
+	_, err := l.lockPIDFile(t.Context())
 	check.Error(t, err, "the file system of "+l.dir+" may have no locks")
 	check.Contains(t, "the remedy", err.Error(), "set XDG_STATE_HOME")
 	check.Lacks(t, "the error", err.Error(), "another process")

@@ -397,7 +397,7 @@ func (l Local) Serve(
 		return fmt.Errorf("failed to create a folder: %w", err)
 	}
 
-	lock, err := l.lockPIDFile()
+	lock, err := l.lockPIDFile(ctx)
 	if err != nil {
 		return err
 	}
@@ -479,13 +479,13 @@ func (l Local) startOthers(ctx context.Context, plane *localplane.Plane, say fun
 
 // lockPIDFile writes the ID of this process to the file. Until the file is closed, its lock prevents other processes
 // from running the same cluster.
-func (l Local) lockPIDFile() (*os.File, error) {
+func (l Local) lockPIDFile(ctx context.Context) (*os.File, error) {
 	file, err := os.OpenFile(l.pidFile(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("failed to open the PID file: %w", err)
 	}
 
-	switch err := filelock.Exclusive(file); {
+	switch err := l.waitForLock(ctx, file); {
 	case errors.Is(err, filelock.ErrHeld):
 		return nil, errors.Join(fmt.Errorf("another process is running the local management cluster: %w", err),
 			file.Close())
@@ -512,6 +512,23 @@ func (l Local) lockPIDFile() (*os.File, error) {
 	}
 
 	return file, nil
+}
+
+// waitForLock locks the file of the process. A killed process holds the lock until its last thread has ended. On a busy
+// machine, this takes longer than the end of its command line.
+func (l Local) waitForLock(ctx context.Context, file *os.File) error {
+	for begin := time.Now(); ; {
+		err := filelock.Exclusive(file)
+		if !errors.Is(err, filelock.ErrHeld) || l.PID() != 0 || time.Since(begin) > localStopLimit {
+			return err
+		}
+
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(filePollInterval):
+		}
+	}
 }
 
 func pathExists(path string) bool {

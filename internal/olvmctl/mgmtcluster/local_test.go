@@ -1,6 +1,7 @@
 package mgmtcluster
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/filelock"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/check"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/testenv"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/test/wait"
@@ -111,4 +113,46 @@ func TestALocalManagementClusterThatIsBegun(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAStartWaitsForTheLockOfAKilledProcess has a process that was killed and has not ended yet. Its command line is
+// gone, but not its lock.
+func TestAStartWaitsForTheLockOfAKilledProcess(t *testing.T) {
+	l := Local{t.TempDir()}
+	hold := func(t *testing.T) *os.File {
+		t.Helper()
+
+		file, err := os.OpenFile(l.pidFile(), os.O_CREATE|os.O_RDWR, 0o600)
+		check.Error(t, err, "")
+		check.Error(t, filelock.Exclusive(file), "")
+
+		return file
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		killed := hold(t)
+		_, err := killed.WriteString("999999999\n")
+		check.Error(t, err, "")
+
+		locked := make(chan error, 1)
+
+		go func() {
+			file, err := l.lockPIDFile(t.Context())
+			locked <- errors.Join(err, file.Close())
+		}()
+
+		synctest.Wait() // for the pause after the first attempt
+		check.Equal(t, "results", len(locked), 0)
+		check.Error(t, killed.Close(), "")
+		check.Error(t, <-locked, "")
+	})
+
+	end := l.runs(t)
+	defer end()
+
+	running := hold(t)
+	defer running.Close()
+
+	_, err := l.lockPIDFile(t.Context())
+	check.Error(t, err, "another process runs it")
 }
