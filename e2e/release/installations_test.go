@@ -125,8 +125,8 @@ func writeChecksums(t *testing.T, release string) {
 	check.Error(t, os.WriteFile(filepath.Join(release, "checksums.txt"), []byte(lines.String()), 0o600), "")
 }
 
-// setUpEngine writes the sample with other addresses, because another test uses those of the sample at the same time. It
-// ends the processes of a transcript that stops in its middle.
+// setUpEngine writes the sample with other addresses, because another test uses those of the sample at the same time.
+// It ends the processes of a transcript that stops in its middle.
 func (m *management) setUpEngine() {
 	m.t.Helper()
 	sample, err := os.ReadFile(filepath.Join(m.tools.Root(), "config", "samples", "quickstart.yaml"))

@@ -43,8 +43,15 @@ type manager struct {
 // have.
 func newManager(t *testing.T, args ...string) *manager {
 	t.Helper()
+
+	return newManagerOf(t, suite.Program, args...)
+}
+
+// newManagerOf is like newManager, for another build of the program.
+func newManagerOf(t *testing.T, program *testsite.Program, args ...string) *manager {
+	t.Helper()
 	m := &manager{api: &gate{name: writeCall}}
-	m.Manager = suite.Program.NewManager(
+	m.Manager = program.NewManager(
 		t,
 		m.api.wrap,
 		append([]string{"--kube-api-qps=200", "--kube-api-burst=400"}, args...)...)

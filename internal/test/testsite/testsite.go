@@ -81,6 +81,7 @@ func StartAPIServer(ctx context.Context, tools *toolchain.Toolchain) (*APIServer
 	a := &APIServer{Assets: assets, Scheme: runtime.NewScheme(), Env: &envtest.Environment{
 		BinaryAssetsDirectory:    assets,
 		CRDs:                     crds,
+		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: wait.Limit},
 		ControlPlaneStartTimeout: wait.Limit,
 		ControlPlaneStopTimeout:  wait.Limit,
 	}}
