@@ -32,8 +32,9 @@ var (
 		args: []string{"plan", "-no-color", "-input=false"}, complaint: "only supported in Terraform 1.11 and later",
 	}
 	importsByIdentity = feature{
-		name: "imports by identity", terraform: "1.12.0", config: plainVM + importByIdentity("ovirt_vm.a", "id", otherUUID),
-		args: []string{"plan", "-no-color", "-input=false"}, complaint: `"identity" is not expected here`,
+		name: "imports by identity", terraform: "1.12.0", tofu: "1.12.0",
+		config: plainVM + importByIdentity("ovirt_vm.a", "id", otherUUID),
+		args:   []string{"plan", "-no-color", "-input=false"}, complaint: `"identity" is not expected here`,
 	}
 	actionBlocks = feature{
 		name: "actions", terraform: "1.14.0", config: plainVM + stopAction,

@@ -661,7 +661,7 @@ func TestAnObjectThatAPersonMadeMeanwhileIsNotDestroyed(t *testing.T) {
 	for _, typeName := range []string{"ovirt_tag", "ovirt_vm"} {
 		t.Run(typeName, func(t *testing.T) {
 			t.Parallel()
-			l := loss{typeName, "create", 1, true, "1s"}
+			l := loss{typeName, "create", 1, true, "10s"}
 			r := newLostRun(t, l)
 			_ = r.run(l)
 			r.d.begin()
