@@ -903,6 +903,33 @@ func TestTheRestOfAMoveIsKnownWithoutItsSign(t *testing.T) {
 	check.Error(t, checkSettled(cluster), "a move of Cluster prod was interrupted after it had copied all")
 }
 
+// TestADeletionEndsAMoveIntoTheCluster has a start whose move of the cluster into itself was killed. A deletion moves it
+// back, whether all was copied or not.
+func TestADeletionEndsAMoveIntoTheCluster(t *testing.T) {
+	for _, at := range []int32{10, 19} {
+		t.Run(fmt.Sprintf("write %d", at), func(t *testing.T) {
+			m := newMoving(t)
+			_, err := m.move(&gate{at: at, kill: true}, 0, 1)
+			check.Set(t, "the error", err != nil)
+
+			o := Common{Display: progress.NewDisplay(&bytes.Buffer{}), Timeout: time.Minute}
+			d := &deletion{
+				DeleteOptions: DeleteOptions{Common: o, Name: "prod"},
+				management:    m.open(1, &gate{}), to: m.open(0, &gate{}),
+			}
+			d.cluster, err = d.management.GetCluster(t.Context(), d.Name)
+			check.Error(t, err, "")
+			check.Error(t, d.endMoveIn(t.Context()), "")
+			m.expectMoved(1)
+
+			check.Error(t, d.endMoveIn(t.Context()), "") // it has ended
+			check.Error(t, d.checkMovable(t.Context(), d.management, d.to), "")
+			check.Error(t, d.moveAway(t.Context()), "")
+			m.expectMoved(0)
+		})
+	}
+}
+
 // TestADeletionAsksBeforeItEndsAMove has an earlier deletion that was killed after moving the cluster out of itself.
 func TestADeletionAsksBeforeItEndsAMove(t *testing.T) {
 	m := newMoving(t)
