@@ -665,6 +665,8 @@ func (i interruption) interrupt(t *testing.T, g *writeGate, then string) {
 	}
 
 	again, said := s.olvmctl(&writeGate{}, i.command(s)...)
+	t.Logf("again: exit code %d\n%s", again, said)
+
 	if again != 0 && !i.isOver(said) {
 		t.Fatalf("again: exit code %d\n%s", again, said)
 	}

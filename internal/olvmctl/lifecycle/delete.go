@@ -154,6 +154,7 @@ func (d *deletion) moveSteps() []Step {
 				return nil
 			},
 		},
+		Step{name: "Ending the move that was interrupted", quiet: true, run: d.endMoveIn},
 		Step{
 			name:  "Comparing both management clusters",
 			quiet: true,
@@ -185,6 +186,23 @@ func (d *deletion) moveSteps() []Step {
 			}),
 		},
 	)
+}
+
+// endMoveIn ends an interrupted move of the cluster out of the other management cluster and into itself. The cluster
+// then moves back.
+func (d *deletion) endMoveIn(ctx context.Context) error {
+	isCopy, err := isCopyFrom(ctx, d.cluster, d.to)
+	if err != nil || !isCopy {
+		return err
+	}
+
+	if err := d.moveClusters(ctx, d.to, d.management); err != nil {
+		return err
+	}
+
+	d.cluster, err = d.management.GetCluster(ctx, d.Name)
+
+	return err
 }
 
 // moveAway moves a cluster out of itself. The recorded identity lets a second Delete recognize the cluster in the other

@@ -34,8 +34,10 @@ import (
 const (
 	// leaseLife is how long a Lease lasts without a renewal.
 	leaseLife = 15 * time.Second
-	// leaseCleanup bounds the release of a Lease, even after an interrupt.
+	// leaseCleanup bounds the release of a Lease after an interrupt.
 	leaseCleanup = 10 * time.Second
+	// leaseCleanupAtEnd is the same for a command that was not interrupted. A busy API server may take long.
+	leaseCleanupAtEnd = time.Minute
 	// noteSuffix ends the names of files with the holder of a Lease.
 	noteSuffix = ".holder"
 )
@@ -315,11 +317,25 @@ func (l *moveLease) renew(ctx context.Context) error {
 // release removes the Lease, unless another command has it. It sets its own time limit, because the context may have
 // ended.
 func (l *moveLease) release(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseCleanup)
+	limit := leaseCleanup
+	if ctx.Err() == nil { // nobody waits for the end of an interrupted command
+		limit = leaseCleanupAtEnd
+	}
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 
 	err := retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error { return l.deleteOwn(ctx) })
-	if client.IgnoreNotFound(err) == nil && l.note != "" {
+	if errors.Is(err, errLeaseHeld) {
+		return
+	}
+
+	if client.IgnoreNotFound(err) != nil {
+		l.say("the lock of the move in %s is left: %v; the next move or deletion removes it", l.in.Server(), err)
+		return
+	}
+
+	if l.note != "" {
 		_ = os.Remove(l.note)
 	}
 }

@@ -289,8 +289,13 @@ func (m *move) inspectSource(cluster *clusterv1.Cluster) error {
 		cluster.Name)
 }
 
-// isCopy reports whether an unfinished move from this source has copied a Cluster of the target.
+// isCopy reports whether an unfinished move from this source has copied a Cluster of the target. clusterctl resumes the
+// copies before olvmctl removes their signs. By then, the source has no such Cluster.
 func (m *move) isCopy(cluster *clusterv1.Cluster) bool {
+	if cluster.Annotations[movingAnnotation] == m.markerText() && !m.isFromSource(cluster.Name) {
+		return true
+	}
+
 	if !ptr.Deref(cluster.Spec.Paused, false) {
 		return false
 	}

@@ -905,6 +905,55 @@ func TestTheRestOfAMoveIsKnownWithoutItsSign(t *testing.T) {
 	check.Error(t, checkSettled(cluster), "a move of Cluster prod was interrupted after it had copied all objects")
 }
 
+// TestAMoveThatWasKilledBeforeItsSignsWentGoesOn has a move that was killed after clusterctl had resumed the copy. The
+// copy has its sign, and the Leases are left.
+func TestAMoveThatWasKilledBeforeItsSignsWentGoesOn(t *testing.T) {
+	m := newMoving(t)
+	_, err := m.move(&gate{}, 0, 1)
+	check.Error(t, err, "")
+	m.expectMoved(1)
+
+	interrupted := &move{
+		Common: &Common{Display: progress.NewDisplay(&bytes.Buffer{})}, from: m.open(0, &gate{}), to: m.open(1, &gate{}),
+	}
+	interrupted.fromID, err = interrupted.from.FetchIdentity(t.Context())
+	check.Error(t, err, "")
+	interrupted.toID, err = interrupted.to.FetchIdentity(t.Context())
+	check.Error(t, err, "")
+	clusters, err := listNamespaceClusters(t.Context(), interrupted.to.Cluster, m.namespace)
+	check.Error(t, err, "")
+	check.Error(t, signClusters(t.Context(), interrupted.to.Cluster, clusters, interrupted.markerText()), "")
+
+	_, err = m.move(&gate{}, 0, 1)
+	check.Error(t, err, "")
+	m.expectMoved(1)
+}
+
+// TestADeletionEndsAMoveIntoTheCluster has a start whose move of the cluster into itself was killed. A deletion can move
+// it back, whether all was copied or not.
+func TestADeletionEndsAMoveIntoTheCluster(t *testing.T) {
+	for _, at := range []int32{10, 19} {
+		t.Run(fmt.Sprintf("write %d", at), func(t *testing.T) {
+			m := newMoving(t)
+			_, err := m.move(&gate{at: at, kill: true}, 0, 1)
+			check.Set(t, "the error", err != nil)
+
+			o := Common{Display: progress.NewDisplay(&bytes.Buffer{}), Timeout: time.Minute}
+			d := &deletion{
+				DeleteOptions: DeleteOptions{Common: o, Name: "prod"},
+				management:    m.open(1, &gate{}), to: m.open(0, &gate{}),
+			}
+			d.cluster, err = d.management.GetCluster(t.Context(), d.Name)
+			check.Error(t, err, "")
+			check.Error(t, d.endMoveIn(t.Context()), "")
+			m.expectMoved(1)
+
+			check.Error(t, d.endMoveIn(t.Context()), "") // it has ended
+			check.Error(t, d.checkMovable(t.Context(), d.management, d.to), "")
+		})
+	}
+}
+
 // TestADeletionAsksBeforeItEndsAMove has an earlier deletion that was killed after moving the cluster out of itself.
 func TestADeletionAsksBeforeItEndsAMove(t *testing.T) {
 	m := newMoving(t)
