@@ -128,7 +128,8 @@ func (r *IdentityReconciler) openPass(
 
 	err := connection.CheckIdentity(ctx, r.APIReader, identity, connection.Policy{IdentityNamespace: r.Namespace})
 	if err != nil && !errors.As(err, &problem) {
-		return pass.Frame{}, fmt.Errorf("failed to read what OLVMClusterIdentity %s names: %w", identity.Name, err)
+		return pass.Frame{}, fmt.Errorf("failed to read the references of OLVMClusterIdentity %s: %w", identity.Name,
+			err)
 	}
 
 	return pass.Frame{
