@@ -92,7 +92,7 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 	case scope.excluded != nil:
 		// The condition InfrastructureApplied reports the cause. Retry, because the controller does not watch the other
 		// Clusters.
-		scope.waiting = newWaitingForInfrastructureError("another Cluster has the OLVMCluster")
+		scope.waiting = newWaitingForInfrastructureError("another Cluster owns the OLVMCluster")
 		return vmSteady, nil
 	case !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false) && !scope.isSupportMachine():
 		scope.waiting = newWaitingForInfrastructureError(
@@ -150,7 +150,8 @@ func (r *Reconciler) readBootstrapData(
 	}
 
 	if scope.isSupportMachine() && !metav1.IsControlledBy(&secret, scope.olvmMachine) {
-		scope.waiting = newWaitingForDataError(fmt.Sprintf("Secret %s is of an earlier machine of this name", key.Name))
+		scope.waiting = newWaitingForDataError(fmt.Sprintf("Secret %s belongs to an earlier machine of this name",
+			key.Name))
 		return scope.waiting.RetryAfter, nil
 	}
 
@@ -270,7 +271,7 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	}
 
 	if scope.excluded != nil { // the condition InfrastructureApplied reports the cause
-		scope.network.err = newWaitingForInfrastructureError("another Cluster has the OLVMCluster")
+		scope.network.err = newWaitingForInfrastructureError("another Cluster owns the OLVMCluster")
 		return 0, nil
 	}
 
@@ -299,7 +300,7 @@ func (s *machineScope) readGivenAddresses(ctx context.Context) (addressing.Addre
 		return nil, &blocker.Error{
 			Reason:  infrav1.WaitingForEngineReason,
 			Field:   "metadata.annotations[" + infrav1.AddressesAnnotation + "]",
-			Message: "the record of the VM's addresses is lost, and the engine, which knows them, cannot be asked"}
+			Message: "the record of the VM's addresses is lost, and the engine, which could restore it, is unavailable"}
 	}
 
 	id := parseProviderID(s.olvmMachine.Spec.ProviderID)
@@ -449,7 +450,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 
 	var after time.Duration
 	if scope.vm.failed, after, err = r.hasFailed(ctx, scope); err != nil {
-		ctrl.LoggerFrom(ctx).Info("Failed to learn why a VM is down", "vm", id, "error", err.Error())
+		ctrl.LoggerFrom(ctx).Info("Failed to determine why a VM is down", "vm", id, "error", err.Error())
 	}
 
 	if vm != nil {

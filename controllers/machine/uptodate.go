@@ -128,7 +128,8 @@ func stateUnusable(s *machineScope) (verdict, bool) {
 	}
 
 	return s.notComparable(infrav1.StateInvalidReason, s.observed.StateErr.Error()+
-		"; repair that Secret, or delete it and remove its finalizer: the state is rebuilt from the VM"), true
+		"; repair that Secret, or delete it and remove its finalizer: the controller then rebuilds the state from "+
+		"the VM"), true
 }
 
 func engineUnusable(s *machineScope) (verdict, bool) {
@@ -204,5 +205,5 @@ func vmUnread(s *machineScope) (verdict, bool) {
 func noRunYet(s *machineScope) (verdict, bool) {
 	reason := cmp.Or(s.action.Reason, infrav1.ApplyingReason)
 
-	return notUpToDate(reason, cmp.Or(s.action.Message, "No run has begun yet")), true
+	return notUpToDate(reason, cmp.Or(s.action.Message, "No run has started yet")), true
 }
