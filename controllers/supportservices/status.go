@@ -55,14 +55,14 @@ func setDeleting(s *scope) {
 		condition.Message = "The object is being moved to another management cluster; its VMs stay"
 	case len(s.nodes) > 0:
 		condition.Reason = infrav1.WaitingForMachinesDeletionReason
-		condition.Message = "The cluster is being deleted, and its nodes go first: " + strings.Join(s.nodes, ", ")
+		condition.Message = "The cluster is being deleted; its nodes are deleted first: " + strings.Join(s.nodes, ", ")
 	case len(s.left) > 0:
 		condition.Reason = infrav1.WaitingForMachinesDeletionReason
 		condition.Message = "Waiting for the VMs of support services to be deleted: " + strings.Join(s.left, ", ")
 
 		if s.olvmCluster != nil && conditions.IsFalse(s.olvmCluster, infrav1.EngineAvailableCondition) {
 			condition.Reason = infrav1.UnableToDecommissionReason
-			condition.Message += "; the engine cannot be used, and they are deleted when it is back: " +
+			condition.Message += "; the engine is unavailable, and they are deleted when it is available again: " +
 				conditions.GetMessage(s.olvmCluster, infrav1.EngineAvailableCondition)
 		}
 	}
@@ -89,7 +89,7 @@ func setServices(s *scope) {
 	var messages []string
 	if len(s.left) > 0 {
 		summary.Status, summary.Reason = metav1.ConditionFalse, infrav1.SupportServicesProgressingReason
-		messages = append(messages, "VMs that are not asked for any more are being deleted: "+
+		messages = append(messages, "Deleting VMs that are no longer in the spec: "+
 			strings.Join(s.left, ", "))
 	}
 
@@ -189,7 +189,7 @@ func (s *serviceFacts) findTrouble() (reason, message string) {
 // findTrouble explains why a VM does not serve, and reports whether this is a failure. why is "" if the VM serves.
 func (v vmOfService) findTrouble() (why string, failed bool) {
 	if v.machine == nil {
-		return "is to be made", false
+		return "does not exist yet", false
 	}
 
 	ready := conditions.Get(v.machine, infrav1.ReadyCondition)
@@ -199,7 +199,7 @@ func (v vmOfService) findTrouble() (why string, failed bool) {
 		return "is being replaced", false
 	case ready == nil || ready.Status != metav1.ConditionTrue:
 		if ready == nil {
-			return "is being made", false
+			return "is being created", false
 		}
 
 		return "is not ready: " + ready.Message, pass.IsFailure(*ready)
@@ -208,7 +208,8 @@ func (v vmOfService) findTrouble() (why string, failed bool) {
 	case !v.report.Ever:
 		return "has not used a configuration yet", false
 	case !v.report.Current && v.report.Age > configures:
-		return fmt.Sprintf("has not used its configuration for more than %s; look at %s/problem and the unit %s there",
+		return fmt.Sprintf("has not used its configuration for more than %s; on the VM, check %s/problem and the "+
+			"unit %s",
 			configures, support.Folder, support.FetchService), true
 	}
 
