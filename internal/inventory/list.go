@@ -70,7 +70,8 @@ func List(ctx context.Context, reader client.Reader, namespace, name string) ([]
 	}
 
 	if name != "" && len(out) == 0 {
-		return nil, fmt.Errorf("there is no OLVMInventory %s in namespace %s; there are %q", name, namespace, names)
+		return nil, fmt.Errorf("there is no OLVMInventory %s in namespace %s; existing ones: %q", name, namespace,
+			names)
 	}
 
 	slices.SortFunc(out, func(a, b Overview) int {
