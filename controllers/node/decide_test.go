@@ -201,8 +201,8 @@ func TestClaimsOfAGuest(t *testing.T) {
 		"10.96.0.1":   {dynamic, "Services"},
 		"192.168.3.4": {dynamic, "Pods"},
 		"fd01::7":     {dynamic, "Pods"},
-		"10.0.0.10":   {dynamic, "OLVMMachine static's too"},
-		"10.0.0.78":   {dynamic, "OLVMMachine other's too"},
+		"10.0.0.10":   {dynamic, "also an address of OLVMMachine static"},
+		"10.0.0.78":   {dynamic, "also an address of OLVMMachine other"},
 		"10.0.0.4":    {dynamic, "the control plane endpoint"},
 		"10.0.0.6":    {dynamic, "the ingress address"},
 		// An address given to a machine is its own, regardless of its range and of reports by others.
