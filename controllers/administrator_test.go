@@ -154,7 +154,7 @@ func TestWhatAnAdministratorDeletesHealsOrIsTold(t *testing.T) {
 			}, nil)
 		}},
 		"VM": {
-			told: []string{"does not exist in the engine any more; it is not made again"},
+			told: []string{"no longer exists in the engine, and the controller does not recreate it"},
 			remove: func(ctx context.Context, p parts) error {
 				if err := p.session.StopVM(ctx, engine.ID(p.vm), true); err != nil {
 					return err

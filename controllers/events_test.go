@@ -33,7 +33,7 @@ func TestAVMThatIsProtectedAgainstDeletionKeepsRunning(t *testing.T) {
 	protect(true)
 	s.Delete(m)
 	message := s.ExpectCondition(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason)
-	if !strings.Contains(message, "turn Delete Protection off") {
+	if !strings.Contains(message, "turn off Delete Protection") {
 		t.Error(message)
 	}
 

@@ -71,7 +71,7 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 		}, "version 5"},
 		"rolled back": {func(t *testing.T, s *corev1.Secret) {
 			repack(t, s, func(state map[string]any) { state["serial"], state["resources"] = 1, []any{} })
-		}, "an older state was restored"},
+		}, "somebody restored an older state"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, nil)
@@ -329,7 +329,7 @@ func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	s.Delete(m)
 	message := s.ExpectCondition(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionFailedReason)
 	if !strings.Contains(message, "It is being exported") ||
-		!strings.Contains(message, "it is tried again after a pause") {
+		!strings.Contains(message, "the controller retries after a pause") {
 		t.Errorf("message: %s", message)
 	}
 

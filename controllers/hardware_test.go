@@ -392,7 +392,7 @@ func TestANameThatIsTooLongForAVMIsNamed(t *testing.T) {
 	m := s.CreateMachine(strings.Repeat("a", engine.MaxVMName+1), nil)
 	s.ExpectNamed(
 		m, infrav1.InfrastructureAppliedCondition, infrav1.InvalidHardwareReason,
-		[]string{"metadata.name", "65 characters", "takes 64", "shorter name"},
+		[]string{"metadata.name", "65 characters", "allows 64", "shorten the name"},
 	)
 	if s.Sim.Summarize().VMs != 0 {
 		t.Error("a VM was made")
@@ -436,7 +436,7 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 				Size: "10GB",
 			}
 		},
-			infrav1.InvalidHardwareReason, []string{"rootDisk.size", "10GB", "not shrunk"}},
+			infrav1.InvalidHardwareReason, []string{"rootDisk.size", "10GB", "cannot shrink"}},
 		"an unknown storage domain": {func(s *infrav1.OLVMMachineSpec) {
 			s.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "a", Size: "1GB", StorageDomainName: "tape"}}
 		}, infrav1.StorageDomainNotFoundReason,
@@ -463,7 +463,7 @@ func TestHardwareThatContradictsItselfIsNamed(t *testing.T) {
 				}
 			},
 			infrav1.VNICProfileNotFoundReason,
-			[]string{"spec.olvmNetwork.vnicProfileName", `2 vNIC profiles "gold"`, "two-profiles", "name the network"},
+			[]string{"spec.olvmNetwork.vnicProfileName", `2 vNIC profiles "gold"`, "two-profiles", "add networkName"},
 		},
 		"a NIC of the template that nobody names": {func(s *infrav1.OLVMMachineSpec) {
 			s.VMTemplateName = "with-nics"
@@ -490,7 +490,7 @@ func TestAutoPinningOfAnEngineThatCannotIsNamedAndNotTriedAgain(t *testing.T) {
 		spec.VirtualMachine.Placement.HostNames = []string{"host-1"}
 	})
 	message := s.ExpectCondition(m, infrav1.InfrastructureAppliedCondition, "False/"+infrav1.InvalidHardwareReason)
-	if !strings.Contains(message, "4.4.4") || !strings.Contains(message, "write none") {
+	if !strings.Contains(message, "4.4.4") || !strings.Contains(message, "set it to none") {
 		t.Error(message)
 	}
 

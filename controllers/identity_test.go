@@ -66,7 +66,7 @@ func TestAnIdentityUsesTheManagersNamespaceAlone(t *testing.T) {
 		message := s.ExpectCondition(
 			s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.CredentialsNotAllowedReason,
 		)
-		if !strings.Contains(message, "must be in namespace "+managerNamespace) {
+		if !strings.Contains(message, "must be in the manager's namespace "+managerNamespace) {
 			return errors.New(message)
 		}
 
@@ -233,5 +233,5 @@ func TestAnIdentitySaysWhetherItCanBeUsed(t *testing.T) {
 	})
 	expect("True/Ready", "")
 	edit(func(spec *infrav1alpha1.OLVMClusterIdentitySpec) { spec.CAConfigMap.Namespace = s.Namespace })
-	expect("False/"+infrav1.CredentialsNotAllowedReason, "must be in namespace "+managerNamespace)
+	expect("False/"+infrav1.CredentialsNotAllowedReason, "must be in the manager's namespace "+managerNamespace)
 }

@@ -353,7 +353,7 @@ func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 			func(s *infrav1.OLVMMachineSpec) { network(s).IPAddresses = []string{"10.0.0.6-10.0.0.9"} },
 			infrav1.AddressesAllocatedCondition,
 			infrav1.EndpointInAddressRangeReason,
-			[]string{"ipv4.ipAddresses", "10.0.0.5", "take it out"},
+			[]string{"ipv4.ipAddresses", "10.0.0.5", "remove it from the ranges"},
 		},
 	}
 	for name, test := range tests {

@@ -199,7 +199,7 @@ func TestAGroupClaimsNothingUntilAllItsVMsAreThere(t *testing.T) {
 	for _, m := range machines {
 		message := p.ExpectCondition(m, infrav1.VirtualMachineClaimedCondition, "False/Unschedulable")
 		check.Contains(t, "message", message,
-			"Worker MachineSet/workers of cluster demo wants 3 VMs more, and 2 can be claimed")
+			"Worker MachineSet/workers of cluster demo needs 3 more VMs, but 2 can be claimed")
 	}
 
 	p.expectPhases(map[string]string{"vm-a": "Available", "vm-b": "Available"})

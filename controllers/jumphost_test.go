@@ -152,7 +152,7 @@ func TestAKeyThatIsNoneIsNamedByItsIndex(t *testing.T) {
 	public, _ := testssh.NewKey(t)
 	s := withJumpHost(t, public, "ssh-ed25519 nonsense")
 
-	s.expectServiceFailure("spec.jumpHost.authorizedKeys[1]: it is no line of authorized_keys")
+	s.expectServiceFailure("spec.jumpHost.authorizedKeys[1]: it is not a line of authorized_keys")
 	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) {
 		of.Spec.JumpHost.AuthorizedKeys[1] = `command="sh" ` + public
 	})

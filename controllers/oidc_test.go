@@ -44,7 +44,7 @@ func TestAnIssuerGetsItsConnectorsAndCertificate(t *testing.T) {
 		secret.Data["connectors.yaml"] = []byte("- {type: ldap, id: ldap, name: LDAP}")
 	})
 
-	s.expectServiceFailure("oidc.issuer: its host is 10.0.0.40, and the VM has 10.0.0.30")
+	s.expectServiceFailure("oidc.issuer: its host is 10.0.0.40, but the VM has 10.0.0.30")
 	change(s, s.services(), func(of *infrav1alpha1.OLVMSupportServices) {
 		of.Spec.OIDC.Issuer = "https://10.0.0.30:5556/dex"
 	})

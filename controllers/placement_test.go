@@ -259,7 +259,7 @@ func TestAGroupThatIsAlwaysEnforcedCreatesNothingThatCannotRun(t *testing.T) {
 	)
 	check.Contains(t, "message", message, "3 machines")
 	check.Contains(t, "message", message, "2 hosts")
-	check.Contains(t, "message", message, "add hosts")
+	check.Contains(t, "message", message, "Add hosts")
 
 	if message := s.ExpectCondition(s.OLVM, infrav1.AffinitySatisfiedCondition,
 		"False/"+infrav1.EnforcementImpossibleReason); !strings.Contains(message, "cp-3") {

@@ -331,7 +331,7 @@ func TestProvisionSaysWhatIsWrong(t *testing.T) {
 		{infrav1alpha1.InventoryProvision{MachineTemplateName: "none"}, "False/MachineTemplateNotFound",
 			`spec.provision[0].machineTemplateName: there is no OLVMMachineTemplate "none"`},
 		{infrav1alpha1.InventoryProvision{MachineTemplateName: "claims"}, "False/ProvisionInvalid",
-			"OLVMMachineTemplate claims spec.template.spec.fromInventory: a VM of a pool is made"},
+			"OLVMMachineTemplate claims spec.template.spec.fromInventory: a VM of a pool is created"},
 		{infrav1alpha1.InventoryProvision{MachineTemplateName: "mac"}, "False/ProvisionInvalid",
 			"OLVMMachineTemplate mac spec.template.spec.olvmNetwork.macAddress: all VMs of the template"},
 		{infrav1alpha1.InventoryProvision{MachineTemplateName: "small", MACAddresses: []string{"56:6f:00:00:01:00"}},

@@ -40,7 +40,7 @@ func TestTheStateOfAMachineThatIsLetGoGoesToo(t *testing.T) {
 		s.Delete(m)
 
 		message := s.ExpectCondition(m, infrav1.DeletingCondition, "True/"+infrav1.DeletionBlockedReason)
-		check.Contains(t, "remedy", message, "to keep it, remove the finalizer "+infrav1.MachineFinalizer)
+		check.Contains(t, "remedy", message, "To keep it, remove the finalizer "+infrav1.MachineFinalizer)
 		change(s, m, func(m *infrav1.OLVMMachine) { m.Finalizers = nil })
 		s.ExpectGone(m)
 

@@ -431,7 +431,7 @@ func TestSupportServicesOfADeletedClusterOutliveItsNodes(t *testing.T) {
 	s.Delete(cluster)
 	s.Delete(s.services())
 	message := s.ExpectCondition(s.services(), infrav1.DeletingCondition, "True/WaitingForMachinesDeletion")
-	check.Contains(t, "what it waits for", message, "its nodes go first: worker")
+	check.Contains(t, "what it waits for", message, "its nodes are deleted first: worker")
 	check.Equal(t, "the VM is there", s.vmOf("demo-lb-apps-0") != "", true)
 	s.Delete(m)
 	s.ExpectGone(m)

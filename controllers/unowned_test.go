@@ -44,7 +44,8 @@ func TestAClusterNamesTheMachinesThatNobodyDeletes(t *testing.T) {
 
 	message := s.ExpectCondition(s.OLVM, infrav1.DeletingCondition, "True/"+infrav1.WaitingForMachinesDeletionReason)
 	check.Contains(t, "message", message,
-		"No Machine owns lost, so nobody deletes it: kubectl -n "+s.Namespace+" delete olvmmachine lost")
+		"Without an owning Machine, no controller deletes lost. Run: kubectl -n "+s.Namespace+
+			" delete olvmmachine lost")
 
 	check.Error(t, s.Client.Delete(t.Context(), m), "")
 	s.ExpectGone(m)

@@ -96,7 +96,7 @@ func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 		}
 	}
 	waiting(s.CreateMachine("cloud-init", ofIgnition), "spec.virtualMachine.osType", `it is "rhcos_x64"`,
-		"bootstrap Secret cloud-init-bootstrap is a cloud-config", "set the format of the KubeadmConfig to ignition")
+		"bootstrap Secret cloud-init-bootstrap is a cloud-config", "Set the format of the KubeadmConfig to ignition")
 	s.UserData, s.Format = stockIgnition, "ignition"
 	waiting(s.CreateMachine("ignition", nil), "spec.virtualMachine.osType", `it is "ol_9x64"`,
 		"bootstrap Secret ignition-bootstrap is for Ignition", "set it to rhcos_x64")
@@ -112,7 +112,7 @@ func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 	}), "the file /a is set differently by the bootstrap data and by userData.extra[0].inline")
 	s.UserData = "#cloud-config\nwrite_files: [{path: /a, content: " + strings.Repeat("x", 512<<10) + "}]\n"
 	waiting(
-		s.CreateMachine("large", nil), "bootstrap Secret large-bootstrap", "and at most 524288 can be given to a VM",
+		s.CreateMachine("large", nil), "bootstrap Secret large-bootstrap", "but a VM can get at most 524288",
 	)
 	if vms := s.Sim.Summarize().VMs; vms != 0 {
 		t.Errorf("%d VMs were made", vms)
@@ -387,7 +387,7 @@ func TestNodesAnswerForTheNamesOfTheirDualStackCluster(t *testing.T) {
 	})
 	message = s.ExpectCondition(leased, infrav1.InfrastructureAppliedCondition,
 		"False/"+infrav1.ControlPlaneServicesInvalidReason)
-	if !strings.Contains(message, "no static address, at which the node could answer") {
+	if !strings.Contains(message, "needs a static address on the first network interface") {
 		t.Error(message)
 	}
 }
@@ -495,7 +495,7 @@ func TestUserDataByPointer(t *testing.T) {
 	message := s.ExpectCondition(
 		cloud, infrav1.BootstrapDataAvailableCondition, "False/"+infrav1.BootstrapDataInvalidReason,
 	)
-	if !strings.Contains(message, "userData.bootstrapDelivery: Pointer is for images with Ignition") {
+	if !strings.Contains(message, "userData.bootstrapDelivery: Pointer works only for images with Ignition") {
 		t.Error(message)
 	}
 }

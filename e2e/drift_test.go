@@ -52,7 +52,7 @@ func TestDriftIsToldAndNotUndone(t *testing.T) {
 
 	message := j.expectDrift(worker.Name, infrav1.DriftDetectedReason)
 	check.Equal(t, "what differs", message,
-		"The engine has something else than was applied: ovirt_vm.this (memory, soundcard_enabled)")
+		"The settings in the engine differ from the applied configuration: ovirt_vm.this (memory, soundcard_enabled)")
 	check.Equal(t, "warnings of drift", j.driftEvents(worker.Name), 1)
 
 	code, out, problems := j.olvmctl("plan", "--kubeconfig", suite.plane.Kubeconfig, "-n", j.namespace)

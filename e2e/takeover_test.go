@@ -117,7 +117,7 @@ func (p terraformUser) expectGoesOn(machine *infrav1.OLVMMachine) {
 	j := &journey{t: p.t, namespace: p.namespace}
 	message := j.expectDrift(machine.Name, infrav1.DriftDetectedReason)
 	check.Equal(p.t, "the drift", message,
-		"The engine has something else than was applied: ovirt_vm.this (memory)")
+		"The settings in the engine differ from the applied configuration: ovirt_vm.this (memory)")
 
 	id := strings.TrimPrefix(machine.Spec.ProviderID, "olvm://")
 	vm, ok := p.vms()[id]

@@ -114,7 +114,8 @@ func TestAnImageIsNotSentToStorageInMaintenance(t *testing.T) {
 	})
 
 	for command, out := range map[string]string{"plan": plan + problems, "doctor": report} {
-		check.Contains(t, command, out, `spec.vmTemplateName: no VM can be made of disk`)
-		check.Contains(t, command, out, `"olvm-data" has the status maintenance`)
+		check.Contains(t, command, out, `spec.vmTemplateName: disk "`)
+		check.Contains(t, command, out,
+			`cannot be copied to a VM: storage domain "olvm-data" has the status maintenance`)
 	}
 }

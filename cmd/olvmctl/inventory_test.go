@@ -53,7 +53,7 @@ func TestPlanOfMachinesOfAPool(t *testing.T) {
 	manifests += fmt.Sprintf(pool, s.sim.URL())
 	code, out, problems := s.run(manifests, "plan", "-f", "-", "--ca-file", s.caFile)
 	check.Equal(t, "exit code with too few VMs, after "+problems, code, 1)
-	check.Contains(t, "plan", out, "wants 2 VMs more, and 1 can be claimed")
+	check.Contains(t, "plan", out, "needs 2 more VMs, but 1 can be claimed")
 
 	s.poolVM("vm-a")
 	code, out, problems = s.run(manifests, "plan", "-f", "-", "--ca-file", s.caFile, "-o", "json")

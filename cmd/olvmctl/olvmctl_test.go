@@ -254,7 +254,7 @@ func TestBadInputNamesTheFieldAndTheRemedy(t *testing.T) {
 		"too few addresses": {
 			replace("127.20.30.100-127.20.30.149", "127.20.30.100"),
 			nil,
-			[]string{"all 1 addresses of a range are taken", "lower the replicas"},
+			[]string{"all 1 addresses of a range are in use", "lower the replicas"},
 		},
 		"too few hosts": {
 			strings.Replace(

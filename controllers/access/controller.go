@@ -248,7 +248,8 @@ func (r *Reconciler) userToObjects(ctx context.Context, object client.Object) []
 
 	named, err := r.resolveNamedObjects(ctx, r.Client, u)
 	if err != nil { // the next event of the object retries
-		ctrl.LoggerFrom(ctx).Error(err, "Failed to find what an object names for its engine", "object", u.engine.Key)
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to determine the engine objects that an object refers to", "object",
+			u.engine.Key)
 	}
 
 	var out []ctrl.Request
@@ -366,7 +367,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	err = r.Client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if err := client.IgnoreNotFound(err); err != nil {
-		return ctrl.Result{}, fmt.Errorf("failed to hold %s %s: %w", object.Kind, req, err)
+		return ctrl.Result{}, fmt.Errorf("failed to update the finalizer of %s %s: %w", object.Kind, req, err)
 	}
 
 	return ctrl.Result{}, nil

@@ -129,7 +129,8 @@ func (r *IdentityReconciler) openPass(
 	policy := connection.Policy{IdentityNamespace: r.Namespace}
 	err := connection.CheckIdentityObjects(ctx, r.APIReader, identity, policy)
 	if err != nil && !errors.As(err, &problem) {
-		return pass.Frame{}, fmt.Errorf("failed to read what OLVMClusterIdentity %s names: %w", identity.Name, err)
+		return pass.Frame{}, fmt.Errorf("failed to read the references of OLVMClusterIdentity %s: %w", identity.Name,
+			err)
 	}
 
 	return pass.Frame{

@@ -421,7 +421,7 @@ func endSharing(ctx context.Context, scope *clusterScope) error {
 func (s *clusterScope) stepEvents() map[string]string {
 	shown := engine.RedactURL(s.olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL)
 
-	return map[string]string{infrav1.EngineAvailableCondition: "The engine " + shown + " can be used"}
+	return map[string]string{infrav1.EngineAvailableCondition: "The engine " + shown + " is available"}
 }
 
 func (r *Reconciler) reconcileAdmitted(ctx context.Context, scope *clusterScope) (ctrl.Result, error) {
@@ -454,7 +454,7 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, scope *clusterScope) (
 
 	if scope.engine.err != nil {
 		reason, _ := blocker.ExplainEngineError(scope.engine.err)
-		ctrl.LoggerFrom(ctx).Info("Engine cannot be used", "reason", reason, "error", scope.engine.err.Error())
+		ctrl.LoggerFrom(ctx).Info("Engine is unavailable", "reason", reason, "error", scope.engine.err.Error())
 		return ctrl.Result{RequeueAfter: pass.Jitter(computeRetryDelay(getDowntime(scope.olvmCluster)))}, nil
 	}
 
@@ -674,8 +674,8 @@ func (r *Reconciler) reconcileEngineID(
 
 	if moved && len(ids) > 0 {
 		return blocker.New(infrav1.EngineChangedReason, "spec.olvmDatacenterName",
-			"%s is data center %s, but the machines of this cluster are in data center %s (%s); nothing is changed. "+
-				"Correct olvmDatacenterName",
+			"%s is data center %s, but the machines of this cluster are in data center %s (%s). The controller "+
+				"changes nothing. Correct olvmDatacenterName",
 			facts.dataCenter.Name, seen, recorded.DataCenterID, recorded.DataCenterName)
 	}
 

@@ -134,14 +134,14 @@ func setAffinity(scope *clusterScope) {
 	case scope.observed.StateErr != nil:
 		condition.Reason = infrav1.StateInvalidReason
 		condition.Message = scope.observed.StateErr.Error() +
-			"; repair that Secret, or delete it and remove its finalizer: " +
-			"the groups are found in the engine"
+			"; repair that Secret, or delete it and remove its finalizer: the controller then finds the groups in " +
+			"the engine"
 	case scope.groups.err != nil:
 		condition.Reason, condition.Message = pass.RenderReason(scope.groups.err)
 	case scope.observed.Failure.Count > 0 && len(scope.groups.wanted) > 0:
 		condition.Reason = scope.observed.Failure.Reason()
-		condition.Message = scope.observed.Failure.Message() + "; to do without affinity groups set " +
-			"spec.affinityGroups to []"
+		condition.Message = scope.observed.Failure.Message() +
+			"; to use no affinity groups, set spec.affinityGroups to []"
 	default:
 		condition.Status, condition.Reason, condition.Message = computeGroupsCondition(scope.groups.wanted)
 		if scope.action.Kind == workspace.Apply || scope.action.Reason == infrav1.ApplyingReason {
@@ -198,8 +198,8 @@ func computeGroupsCondition(groups []placement.Group) (metav1.ConditionStatus, s
 			messages = append(
 				messages,
 				fmt.Sprintf(
-					"affinity group %s keeps apart %d machines, always, and only %d hosts of its cluster are up, so "+
-						"that these are not created: %s; add hosts, lower the replicas, or set enforcing to Auto",
+					"affinity group %s always separates %d machines, but only %d hosts of its cluster are up, so "+
+						"these machines are not created: %s. Add hosts, lower the replicas, or set enforcing to Auto",
 					g.Name,
 					g.Machines,
 					g.Hosts,
@@ -216,8 +216,8 @@ func computeGroupsCondition(groups []placement.Group) (metav1.ConditionStatus, s
 		messages = append(
 			messages,
 			fmt.Sprintf(
-				"affinity group %s is not enforced: it has %d machines, for which %d hosts of its cluster that are "+
-					"up are not enough; machines may share a host until hosts are added",
+				"affinity group %s is not enforced: it has %d machines, but only %d hosts of its cluster are up. "+
+					"Machines may share a host until you add hosts",
 				g.Name, g.Machines, g.Hosts,
 			),
 		)
@@ -321,7 +321,7 @@ func setClusterDeletingCondition(scope *clusterScope) {
 			english.Plural(len(scope.left.machines), "machine", ""), strings.Join(scope.left.machines, ", "))
 		if len(scope.left.unowned) > 0 {
 			condition.Message += fmt.Sprintf(
-				". No Machine owns %s, so nobody deletes it: kubectl -n %s delete olvmmachine %s",
+				". Without an owning Machine, no controller deletes %s. Run: kubectl -n %s delete olvmmachine %s",
 				strings.Join(scope.left.unowned, ", "), scope.olvmCluster.Namespace,
 				strings.Join(scope.left.unowned, " "))
 		}
@@ -337,18 +337,19 @@ func setClusterDeletingCondition(scope *clusterScope) {
 			if scope.engine.err != nil {
 				_, problem := blocker.ExplainEngineError(scope.engine.err)
 				condition.Reason = infrav1.UnableToDecommissionReason
-				condition.Message += "; the engine cannot be used, and they are deleted when it is back: " + problem
+				condition.Message += "; the engine is unavailable, and they are deleted when it is available again: " +
+					problem
 			}
 		case len(scope.left.inventoryVMs) > 0:
 			condition.Reason = infrav1.WaitingForClaimsReason
-			condition.Message = "Waiting for the inventory to take VMs back: " +
+			condition.Message = "Waiting for the inventory to recycle VMs: " +
 				strings.Join(scope.left.inventoryVMs, ", ")
 		case scope.blocked != nil:
 			condition.Reason, condition.Message = scope.blocked.Reason, scope.blocked.Message
 		case scope.observed.StateErr != nil:
 			condition.Reason = infrav1.DeletionBlockedReason
 			condition.Message = scope.observed.StateErr.Error() +
-				"; repair that Secret, or delete it: then the affinity groups are looked for by their mark"
+				"; repair that Secret, or delete it: the controller then finds the affinity groups by their mark"
 		case scope.engine.err != nil:
 			_, condition.Message = blocker.ExplainEngineError(scope.engine.err)
 			condition.Reason = infrav1.WaitingForEngineReason

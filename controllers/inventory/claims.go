@@ -107,7 +107,7 @@ func (r *Reconciler) recoverClaims(ctx context.Context, s *scope) error {
 			return err
 		}
 
-		ctrl.LoggerFrom(ctx).Info("Found a claim again that the engine has", "OLVMInventoryVM", e.object.Name,
+		ctrl.LoggerFrom(ctx).Info("Restored a claim recorded in the engine", "OLVMInventoryVM", e.object.Name,
 			"OLVMMachine", claim.MachineName)
 	}
 
@@ -172,7 +172,7 @@ func (r *Reconciler) releaseRequested(ctx context.Context, s *scope) error {
 			return err
 		}
 
-		ctrl.LoggerFrom(ctx).Info("Released a VM, as its annotation asks", "OLVMInventoryVM", e.object.Name,
+		ctrl.LoggerFrom(ctx).Info("Released a VM as requested by its annotation", "OLVMInventoryVM", e.object.Name,
 			"OLVMMachine", claim.MachineName)
 	}
 
@@ -273,12 +273,12 @@ func (r *Reconciler) applyPlan(ctx context.Context, s *scope) error {
 func (r *Reconciler) revertClaims(ctx context.Context, fresh []*entry, cause error) error {
 	for _, e := range fresh {
 		if err := r.patchClaim(ctx, e, nil); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Failed to take a claim back; the next pass gives it to the same group")
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to revert a claim; the next pass assigns the VM to the same group")
 		}
 	}
 
 	if apierrors.IsConflict(cause) {
-		ctrl.LoggerFrom(ctx).Info("Somebody else has changed an OLVMInventoryVM; looking again", "cause", cause.Error())
+		ctrl.LoggerFrom(ctx).Info("An OLVMInventoryVM was changed by another client; retrying", "cause", cause.Error())
 	}
 
 	return cause
@@ -328,7 +328,7 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 			if err := step(ctx, s, e, marker); err != nil {
 				// If the engine refuses to change one VM, the others must not wait.
 				e.waiting, e.requeueSoon, e.failed = err.Error(), false, true
-				ctrl.LoggerFrom(ctx).Error(err, "Failed to change a VM of the pool", "OLVMInventoryVM", e.object.Name)
+				ctrl.LoggerFrom(ctx).Error(err, "Failed to update a VM of the pool", "OLVMInventoryVM", e.object.Name)
 			}
 
 			return nil
@@ -347,7 +347,7 @@ func (r *Reconciler) reconcileMarks(ctx context.Context, s *scope) {
 func (r *Reconciler) removeLateDonors(ctx context.Context, s *scope) {
 	err := inventory.RemoveLateDonors(ctx, s.engine.session, s.engine.contents)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Failed to remove what a rebuild of an earlier manager has left")
+		ctrl.LoggerFrom(ctx).Error(err, "Failed to remove leftovers of an earlier manager's rebuild")
 	}
 
 	s.failed = s.failed || err != nil
@@ -395,7 +395,7 @@ func (r *Reconciler) markClaim(ctx context.Context, s *scope, e *entry, marker *
 func (r *Reconciler) recycleVM(ctx context.Context, s *scope, e *entry, marker *inventory.Marker) error {
 	claim := *e.object.Spec.ClaimRef
 	if s.machines[claim.MachineName] != nil {
-		e.waiting = "Waiting for OLVMMachine " + claim.MachineName + " to be gone"
+		e.waiting = "Waiting for OLVMMachine " + claim.MachineName + " to be deleted"
 		return nil
 	}
 
@@ -412,7 +412,7 @@ func (r *Reconciler) recycleVM(ctx context.Context, s *scope, e *entry, marker *
 	of := ownermark.Owner{Namespace: s.inventory.Namespace, Name: claim.MachineName}
 	mark, _ := inventory.GetMark(*e.vm)
 	if clean, waiting, err := inventory.CleanVM(ctx, s.engine.session, e.vm.ID, of, mark); err != nil || !clean {
-		e.waiting = "Waiting for the VM, which is " + waiting
+		e.waiting = "Waiting until the VM is no longer " + waiting
 		return err
 	}
 

@@ -232,7 +232,7 @@ func (r *Reconciler) splitGroups(ctx context.Context, members []member) ([]inven
 	for _, m := range older {
 		group, err := newGroup([]member{m}, 0)
 		if err != nil {
-			ctrl.LoggerFrom(ctx).Info("An OLVMMachine has a selector that cannot be used", "OLVMMachine",
+			ctrl.LoggerFrom(ctx).Info("An OLVMMachine has an invalid selector", "OLVMMachine",
 				m.olvmMachine.Name, "error", err.Error())
 			continue
 		}

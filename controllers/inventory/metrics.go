@@ -15,7 +15,7 @@ var vms = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 // unscheduled counts the VMs wanted by groups of machines, but missing from their inventory.
 var unscheduled = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "capolvm_inventory_vms_wanted",
-	Help: "VMs of an OLVMInventory that groups of machines want and that cannot be claimed.",
+	Help: "VMs of an OLVMInventory that groups of machines request and the pool lacks.",
 }, []string{"namespace", "inventory"})
 
 // Collectors returns the metrics of this package.

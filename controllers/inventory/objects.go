@@ -138,7 +138,7 @@ func (s *scope) checkForgotten(ctx context.Context, e *entry) (bool, error) {
 
 	_, err := s.engine.session.FetchVM(ctx, engine.ID(e.object.Spec.VMID))
 	if err != nil && !engine.IsNotFound(err) {
-		return false, fmt.Errorf("failed to look for the VM of OLVMInventoryVM %s: %w", e.object.Name, err)
+		return false, fmt.Errorf("failed to fetch the VM of OLVMInventoryVM %s: %w", e.object.Name, err)
 	}
 
 	return engine.IsNotFound(err), nil
@@ -156,7 +156,7 @@ func (r *Reconciler) removeObject(ctx context.Context, object *infrav1alpha1.OLV
 		controllerutil.RemoveFinalizer(object, infrav1alpha1.InventoryFinalizer)
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := r.Client.Patch(ctx, object, patch); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("failed to let OLVMInventoryVM %s go: %w", object.Name, err)
+			return fmt.Errorf("failed to remove the finalizer of OLVMInventoryVM %s: %w", object.Name, err)
 		}
 	}
 

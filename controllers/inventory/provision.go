@@ -69,7 +69,8 @@ func (r *Reconciler) reconcileProvision(ctx context.Context, s *scope) {
 func (r *Reconciler) provisionVMs(ctx context.Context, s *scope) error {
 	if s.clusters.moving != "" {
 		return &blocker.Error{Reason: infrav1.WaitingForMoveReason, Message: fmt.Sprintf("Cluster %s is paused, or "+
-			"was until it was gone, as clusterctl move has it; VMs are made and deleted when its spec.paused is false",
+			"was paused when it was deleted, for example by clusterctl move. VMs are created and deleted once its "+
+			"spec.paused is false",
 			s.clusters.moving)}
 	}
 
@@ -218,7 +219,7 @@ func (r *Reconciler) createProvisioned(
 			return fmt.Errorf("failed to create OLVMInventoryVM %s: %w", vm.Name, err)
 		}
 
-		ctrl.LoggerFrom(ctx).Info("A VM is to be made for the pool", "OLVMInventoryVM", vm.Name)
+		ctrl.LoggerFrom(ctx).Info("Creating a VM for the pool", "OLVMInventoryVM", vm.Name)
 		s.listed.objects = append(s.listed.objects, *object)
 		s.entries = append(s.entries, &entry{object: object})
 	}
@@ -283,7 +284,7 @@ func (s *scope) countProvisioned() {
 // the others.
 func (s *scope) describeProvisioning() (reason, message string) {
 	reason = infrav1.ProvisioningReason
-	out := []string{fmt.Sprintf("%d of %d VMs are made", s.provision.made, s.provision.wanted)}
+	out := []string{fmt.Sprintf("%d of %d VMs exist", s.provision.made, s.provision.wanted)}
 
 	for i := range s.listed.objects {
 		vm := &s.listed.objects[i]

@@ -144,11 +144,11 @@ func (s *scope) decidePhase(e *entry) (phase, reason, message string) {
 			infrav1.InfrastructureAppliedCondition)
 	case e.vm == nil && e.object.Spec.FromProvision != nil:
 		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonAbsent,
-			"The VM does not match spec.virtualMachines of " +
-				"the inventory any more. Give its tag back, or delete this object, and another one is made in its place"
+			"The VM no longer matches spec.virtualMachines of the inventory. Restore its tag, or delete this object: " +
+				"the inventory then creates another one"
 	case e.vm == nil:
 		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonAbsent,
-			"The engine has no such VM in the pool any more"
+			"The engine no longer has this VM in the pool"
 	}
 
 	if reason, message = s.engine.contents.ExplainUnclaimable(*e.vm); reason != "" {
@@ -157,7 +157,7 @@ func (s *scope) decidePhase(e *entry) (phase, reason, message string) {
 
 	if network := s.plan.Unreachable[e.object.Name]; network != "" {
 		return infrav1alpha1.InventoryVMIneligible, inventory.ReasonNoAddress, fmt.Sprintf(
-			"The VM has no address on network %s, which machines that select it want", network)
+			"The VM has no address on network %s, but machines that select it need one", network)
 	}
 
 	return infrav1alpha1.InventoryVMAvailable, "", ""
@@ -174,25 +174,25 @@ func (s *scope) findClaimProblem(e *entry) (reason, message string) {
 
 	switch {
 	case e.lost != nil:
-		return inventory.ReasonClaimedThem, fmt.Sprintf("The engine has the VM as claimed by %s, and OLVMMachine %s "+
-			"uses it", e.lost, claim.MachineName)
+		return inventory.ReasonClaimedThem, fmt.Sprintf("The engine records a claim by %s, but OLVMMachine %s uses "+
+			"the VM", e.lost, claim.MachineName)
 	case e.vm == nil:
-		return inventory.ReasonAbsent, "The engine has no such VM in the pool any more"
+		return inventory.ReasonAbsent, "The engine no longer has this VM in the pool"
 	case claim.MachineName != "" && s.machines[claim.MachineName] == nil:
-		return inventory.ReasonClaimant, fmt.Sprintf("OLVMMachine %s does not exist. When its VM may be used again, %s",
+		return inventory.ReasonClaimant, fmt.Sprintf("OLVMMachine %s does not exist. Once its VM may be reused, %s",
 			claim.MachineName, describeRelease(claim))
 	case !s.clusters.all[claim.ClusterName] && claim.MachineName != "":
 		return inventory.ReasonClaimant, fmt.Sprintf(
-			"Cluster %s does not exist, and OLVMMachine %s has its VM. Create "+
-				"the Cluster again, or delete the OLVMMachine", claim.ClusterName, claim.MachineName)
+			"Cluster %s does not exist, but OLVMMachine %s has its VM. Recreate the Cluster, or delete the "+
+				"OLVMMachine", claim.ClusterName, claim.MachineName)
 	case !s.clusters.all[claim.ClusterName]:
-		return inventory.ReasonClaimant, fmt.Sprintf("Cluster %s does not exist. When its VM may be used again, %s",
+		return inventory.ReasonClaimant, fmt.Sprintf("Cluster %s does not exist. Once its VM may be reused, %s",
 			claim.ClusterName, describeRelease(claim))
 	case isReleaseRequested(e.object):
-		return "", fmt.Sprintf("The annotation %s asks for the VM that OLVMMachine %s has; delete its Machine to "+
-			"release it", infrav1alpha1.ReleaseClaimAnnotation, claim.MachineName)
+		return "", fmt.Sprintf("The annotation %s requests the release of the VM of OLVMMachine %s. To release the "+
+			"VM, delete its Machine", infrav1alpha1.ReleaseClaimAnnotation, claim.MachineName)
 	case !e.confirmed:
-		return inventory.ReasonUnmarked, cmp.Or(e.waiting, "Waiting for the engine to have the claim")
+		return inventory.ReasonUnmarked, cmp.Or(e.waiting, "Waiting for the engine to record the claim")
 	}
 
 	return "", ""
@@ -318,7 +318,7 @@ func setDeletingCondition(s *scope) {
 		condition.Message = "Waiting for the claims on " + strings.Join(s.claimed, ", ") + " to end"
 	case s.provision.remainingObjects > 0:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.DeletingReason
-		condition.Message = fmt.Sprintf("Waiting for the deletion of %d VMs that were made for the pool",
+		condition.Message = fmt.Sprintf("Waiting for the deletion of %d VMs created for the pool",
 			s.provision.remainingObjects)
 	default:
 		condition.Status, condition.Reason = metav1.ConditionTrue, infrav1.DeletingReason

@@ -22,7 +22,7 @@ func TestWhatIsWrongWithAClaim(t *testing.T) {
 		"nothing": {func(*scope, *entry) {}, "", ""},
 		"the engine does not have the mark yet": {
 			func(_ *scope, e *entry) { e.confirmed = false },
-			"NotMarkedYet", "Waiting for the engine to have the claim",
+			"NotMarkedYet", "Waiting for the engine to record the claim",
 		},
 		"the engine does not have the mark yet, and a person can do something": {
 			func(_ *scope, e *entry) { e.confirmed, e.waiting = false, "The VM is up; power it off" },
@@ -30,7 +30,7 @@ func TestWhatIsWrongWithAClaim(t *testing.T) {
 		},
 		"the Cluster is gone": {
 			func(s *scope, e *entry) { s.clusters.all, e.confirmed = nil, false },
-			"ClaimantGone", "Cluster prod does not exist, and OLVMMachine one has its VM",
+			"ClaimantGone", "Cluster prod does not exist, but OLVMMachine one has its VM",
 		},
 		"the Cluster of a reserved VM is gone": {
 			func(s *scope, e *entry) { s.clusters.all, e.object.Spec.ClaimRef.MachineName = nil, "" },
@@ -41,7 +41,7 @@ func TestWhatIsWrongWithAClaim(t *testing.T) {
 			func(_ *scope, e *entry) {
 				e.object.Annotations = map[string]string{infrav1alpha1.ReleaseClaimAnnotation: "c-1"}
 			},
-			"", "asks for the VM that OLVMMachine one has; delete its Machine to release it",
+			"", "requests the release of the VM of OLVMMachine one. To release the VM, delete its Machine",
 		},
 		"the release of an earlier claim is asked for": {
 			func(_ *scope, e *entry) {
@@ -55,11 +55,11 @@ func TestWhatIsWrongWithAClaim(t *testing.T) {
 		},
 		"the VM is gone": {
 			func(s *scope, e *entry) { e.vm, s.machines = nil, nil },
-			"NotInEngine", "has no such VM",
+			"NotInEngine", "no longer has this VM",
 		},
 		"another cluster claimed the VM": {
 			func(_ *scope, e *entry) { e.lost, e.vm = &inventory.Mark{Cluster: "other"}, nil },
-			"ClaimedByAnother", "OLVMMachine one uses it",
+			"ClaimedByAnother", "OLVMMachine one uses the VM",
 		},
 	}
 	for name, test := range tests {

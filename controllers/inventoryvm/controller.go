@@ -261,7 +261,7 @@ func (r *Reconciler) checkMoving(ctx context.Context, s *scope) (bool, error) {
 	for i := range clusters.Items {
 		if ptr.Deref(clusters.Items[i].Spec.Paused, false) {
 			s.err = &blocker.Error{Reason: infrav1.WaitingForMoveReason, Message: fmt.Sprintf(
-				"Cluster %s is paused, as clusterctl move has it", clusters.Items[i].Name)}
+				"Cluster %s is paused, for example by clusterctl move", clusters.Items[i].Name)}
 			return true, nil
 		}
 	}
@@ -277,8 +277,8 @@ func (r *Reconciler) reconcileNormal(ctx context.Context, s *scope) (ctrl.Result
 	}
 
 	if !s.observed.State.Empty() && !s.isRequested() {
-		s.err = blocker.New(infrav1.StateInvalidReason, "", "Terraform has a state of an earlier object of this name, "+
-			"in the Secret %s; delete that Secret and its finalizer, or this object", s.stateSecret())
+		s.err = blocker.New(infrav1.StateInvalidReason, "", "Secret %s has the Terraform state of an earlier object "+
+			"of this name. Delete the Secret and its finalizer, or delete this object", s.stateSecret())
 		return ctrl.Result{RequeueAfter: retry}, nil
 	}
 
@@ -360,7 +360,7 @@ func (s *scope) isComplete() bool {
 func (r *Reconciler) reconcileEngine(ctx context.Context, s *scope) {
 	if s.inventory == nil {
 		s.err = blocker.New(infrav1.InventoryNotFoundReason, "spec.inventoryName",
-			"OLVMInventory %s, which names the engine, does not exist; make it again", s.vm.Spec.InventoryName)
+			"OLVMInventory %s with the engine's URL does not exist; recreate it", s.vm.Spec.InventoryName)
 		return
 	}
 
@@ -407,7 +407,7 @@ func (r *Reconciler) reconcileSpec(ctx context.Context, s *scope) error {
 	key := client.ObjectKey{Namespace: s.vm.Namespace, Name: decided.MachineTemplateName}
 	if err := r.Client.Get(ctx, key, template); apierrors.IsNotFound(err) {
 		return blocker.New(infrav1.MachineTemplateNotFoundReason, "spec.fromProvision.machineTemplateName",
-			"there is no OLVMMachineTemplate %q; make it again, or delete this object", key.Name)
+			"there is no OLVMMachineTemplate %q; recreate it, or delete this object", key.Name)
 	} else if err != nil {
 		return fmt.Errorf("failed to get OLVMMachineTemplate %s: %w", key, err)
 	}
@@ -434,7 +434,7 @@ func (r *Reconciler) deleteIfConflicting(ctx context.Context, s *scope) (bool, e
 		return false, err
 	}
 
-	ctrl.LoggerFrom(ctx).Info("Choosing other addresses for a VM that is not made yet", "conflict", conflict)
+	ctrl.LoggerFrom(ctx).Info("Choosing other addresses for a VM that does not exist yet", "conflict", conflict)
 
 	return true, r.deleteObject(ctx, s)
 }
@@ -584,19 +584,18 @@ func explainNotDeleted(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blo
 	case tagged:
 		return blocker.NewDeletionError(
 			retry,
-			"VM %s (%s) is claimed by %s: its tag %s says so. It is deleted when that is "+
-				"gone",
+			"VM %s (%s) has the tag %s: %s claims it. The VM is deleted once the tag is removed",
 			vm.Name,
 			vm.ID,
-			mark,
 			inventory.TagName(vm.ID),
+			mark,
 		)
 	case !ours || !found.IsSameObject(of):
 		return blocker.NewDeletionError(
 			retry,
-			"VM %s (%s) is not marked as this object's: its comment is %q. To delete it, replace its comment "+
-				"with exactly %q; to keep it, remove the finalizer %s from this object, and delete the Secret "+
-				"with its state",
+			"VM %s (%s) does not have the mark of this object: its comment is %q. To delete the VM, replace its "+
+				"comment with exactly %q. To keep it, remove the finalizer %s from this object, and delete the "+
+				"Secret with its state",
 			vm.Name,
 			vm.ID,
 			vm.CommentText(),
@@ -606,21 +605,20 @@ func explainNotDeleted(vm engine.VM, tags []engine.Tag, of ownermark.Owner) *blo
 	case inventory.IsRetained(tags):
 		return blocker.NewDeletionError(
 			retry,
-			"VM %s (%s) keeps the disk of a node, as its tag capolvm-retained says. It is "+
-				"deleted when that tag is gone",
+			"VM %s (%s) has the tag capolvm-retained: it keeps the disk of a node. The VM is deleted once the tag is "+
+				"removed",
 			vm.Name,
 			vm.ID,
 		)
 	case !vm.Status.IsOff() && !vm.Status.IsBusy():
 		return blocker.NewDeletionError(
-			retry, "VM %s (%s) is %s, and nobody has claimed it; power it off, and it is deleted", vm.Name, vm.ID,
+			retry, "VM %s (%s) is %s, but no machine claims it. To have it deleted, power it off", vm.Name, vm.ID,
 			vm.Status,
 		)
 	case vm.DeleteProtected != nil && *vm.DeleteProtected:
 		return blocker.NewDeletionError(
 			retry,
-			"VM %s (%s) is protected against deletion; to delete it turn Delete Protection "+
-				"off in the engine",
+			"VM %s (%s) is protected against deletion. To delete it, turn off Delete Protection in the engine",
 			vm.Name,
 			vm.ID,
 		)

@@ -29,7 +29,8 @@ func setApplied(s *scope) {
 	case s.observed.StateErr != nil:
 		condition.Reason = infrav1.StateInvalidReason
 		condition.Message = s.observed.StateErr.Error() +
-			"; repair that Secret, or delete it and remove its finalizer: the state is rebuilt from the VM"
+			"; repair that Secret, or delete it and remove its finalizer: the controller then rebuilds the state " +
+			"from the VM"
 	case s.err != nil:
 		condition.Reason, condition.Message = pass.RenderReason(s.err)
 	case s.observed.Failure.Count > 0 && s.action.Kind != workspace.Apply:
@@ -63,7 +64,7 @@ func explainDeleting(s *scope) (reason, message string) {
 		return s.blocked.Reason, s.blocked.Message
 	case s.observed.StateErr != nil:
 		return infrav1.DeletionBlockedReason, s.observed.StateErr.Error() +
-			"; repair that Secret, or delete it: then the VM is looked for by its ID or name"
+			"; repair that Secret, or delete it: the controller then finds the VM by its ID or name"
 	case s.err != nil:
 		return pass.RenderReason(s.err)
 	case s.observed.Failure.IsDestroyFailure():

@@ -92,7 +92,7 @@ func (r *Reconciler) reconcileClaim(ctx context.Context, scope *machineScope) (t
 	var found infrav1alpha1.OLVMInventoryVMList
 	err := r.Client.List(ctx, &found, client.InNamespace(m.Namespace), client.MatchingFields{claimantIndex: m.Name})
 	if err != nil {
-		return 0, fmt.Errorf("failed to look for the VM that OLVMMachine %s has claimed: %w", m.Name, err)
+		return 0, fmt.Errorf("failed to list the OLVMInventoryVMs claimed by OLVMMachine %s: %w", m.Name, err)
 	}
 
 	for i := range found.Items {
@@ -145,7 +145,7 @@ func (r *Reconciler) explainUnclaimed(ctx context.Context, scope *machineScope) 
 	if scope.olvmCluster != nil &&
 		!connection.GetEngineID(scope.olvmCluster).IsSame(connection.InventoryEngine(pool).ID()) {
 		return &blocker.Error{Reason: infrav1.InventoryInvalidReason, Field: field, Message: fmt.Sprintf(
-			"OLVMInventory %s is of the engine %s, and the cluster of %s; name an inventory of the same engine",
+			"OLVMInventory %s uses the engine %s, but the cluster uses %s; select an inventory of the same engine",
 			pool.Name, engine.RedactURL(pool.Spec.OLVMOvirtAPIServer.ServerURL),
 			engine.RedactURL(scope.olvmCluster.Spec.OLVMOvirtAPIServer.ServerURL))}, nil
 	}
@@ -162,7 +162,7 @@ func (r *Reconciler) explainUnclaimed(ctx context.Context, scope *machineScope) 
 	}
 
 	return &blocker.Error{Reason: infrav1.WaitingForClaimReason,
-		Message: "Waiting for OLVMInventory " + pool.Name + " to give the machine a VM"}, nil
+		Message: "Waiting for OLVMInventory " + pool.Name + " to assign a VM"}, nil
 }
 
 // isInGroup reports whether the machine belongs to a group of machines.
@@ -227,7 +227,7 @@ func cleanClaimedVM(ctx context.Context, session *engine.Client, id engine.ID, o
 		return err
 	}
 
-	return engine.Wait(ctx, "VM "+id.String()+" to be given back", func(ctx context.Context) (bool, string, error) {
+	return engine.Wait(ctx, "VM "+id.String()+" to be released", func(ctx context.Context) (bool, string, error) {
 		return inventory.CleanVM(ctx, session, id, of, mark)
 	}, nil)
 }

@@ -113,7 +113,7 @@ func TestClaimsThatCannotBeRead(t *testing.T) {
 	b := newBench(t, func(o *objects) { o.pooled() })
 	b.refuse("list", &infrav1alpha1.OLVMInventoryVMList{})
 	_, err := b.r.reconcileClaim(t.Context(), b.scope())
-	check.Error(t, err, "failed to look for the VM that OLVMMachine m has claimed")
+	check.Error(t, err, "failed to list the OLVMInventoryVMs claimed by OLVMMachine m")
 
 	b = newBench(t, func(o *objects) { o.pooled() })
 	b.refuse("get", &infrav1alpha1.OLVMInventory{})
@@ -137,7 +137,7 @@ func TestWhyUnclaimed(t *testing.T) {
 	}{
 		"it is to be given one": {
 			func(*objects, *infrav1alpha1.OLVMInventory) {}, infrav1.WaitingForClaimReason,
-			"Waiting for OLVMInventory lab to give the machine a VM",
+			"Waiting for OLVMInventory lab to assign a VM",
 		},
 		"it had one": {
 			func(o *objects, _ *infrav1alpha1.OLVMInventory) { o.olvmMachine.Spec.ProviderID = providerID }, "", "",
@@ -162,7 +162,7 @@ func TestWhyUnclaimed(t *testing.T) {
 			func(_ *objects, lab *infrav1alpha1.OLVMInventory) {
 				lab.Spec.OLVMOvirtAPIServer.ServerURL = "https://other.example.com/ovirt-engine"
 			},
-			infrav1.InventoryInvalidReason, "name an inventory of the same engine",
+			infrav1.InventoryInvalidReason, "select an inventory of the same engine",
 		},
 		"the engine of the cluster is not known": {
 			func(o *objects, lab *infrav1alpha1.OLVMInventory) {
@@ -177,7 +177,7 @@ func TestWhyUnclaimed(t *testing.T) {
 				lab.Status.Unschedulable = []infrav1alpha1.UnschedulableGroup{short}
 			},
 			infrav1.UnschedulableReason,
-			"Worker MachineSet/set of cluster demo wants 3 VMs more, and 2 can be claimed (1 is retained)",
+			"Worker MachineSet/set of cluster demo needs 3 more VMs, but 2 can be claimed (1 is retained)",
 		},
 		"there are too few for another group": {
 			func(_ *objects, lab *infrav1alpha1.OLVMInventory) {

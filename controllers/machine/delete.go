@@ -58,7 +58,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 		scope.engine.err = &blocker.Error{
 			Reason:  infrav1.WaitingForEngineReason,
 			Field:   "Cluster spec.infrastructureRef",
-			Message: "the OLVMCluster, which names the engine, does not exist",
+			Message: "the OLVMCluster with the engine's URL does not exist",
 		}
 	}
 
@@ -73,15 +73,15 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, scope *machineScope) (
 // explainNoEngine explains why the engine of a machine without a Cluster is unknown, and names the remedy.
 func explainNoEngine(scope *machineScope) *blocker.Error {
 	label := clusterv1.ClusterNameLabel + "=" + scope.olvmMachine.Labels[clusterv1.ClusterNameLabel]
-	problem, remedy := "The OLVMCluster, which names the engine, does not exist", "make it again, with the label "+label
+	problem, remedy := "The OLVMCluster with the engine's URL does not exist", "recreate it with the label "+label
 	if len(scope.olvmClusters) > 0 {
 		names := strings.Join(scope.olvmClusters, ", ")
 		problem = fmt.Sprintf("Several OLVMClusters have the label %s: %s", label, names)
-		remedy = "leave the label on the one that names its engine"
+		remedy = "keep the label only on the OLVMCluster with the machine's engine"
 	}
 
 	return blocker.NewDeletionError(steadyInterval,
-		"%s. To delete the VM %s %s; to keep the VM remove the finalizer %s from this object",
+		"%s. To delete the VM %s, %s. To keep the VM, remove the finalizer %s from this object",
 		problem, scope.vmID(), remedy, infrav1.MachineFinalizer)
 }
 
@@ -116,17 +116,16 @@ func (r *Reconciler) checkOwnershipForDelete(ctx context.Context, scope *machine
 // explainNotDeleted explains why a VM must not be deleted for the machine. It returns nil if deletion is allowed.
 func explainNotDeleted(scope *machineScope, vm *engine.VM) *blocker.Error {
 	if ours := ownermark.NewOwner(scope.olvmMachine); !isOwned(ours, vm) {
-		return blocker.NewDeletionError(engineRetry, "VM %s (%s) is not marked as this machine's: its comment is %q. "+
-			"To delete it, replace its comment with exactly %q; to keep it, remove the finalizer %s from this object "+
-			"(addresses of IPAM "+
-			"providers are given back then)",
+		return blocker.NewDeletionError(engineRetry, "VM %s (%s) does not have the mark of this machine: its comment "+
+			"is %q. To delete the VM, replace its comment with exactly %q. To keep it, remove the finalizer %s from "+
+			"this object; this also releases addresses of IPAM providers",
 			vm.Name, vm.ID, vm.CommentText(), ours.Comment(), infrav1.MachineFinalizer)
 	}
 
 	if vm.DeleteProtected != nil && *vm.DeleteProtected && !scope.isFromInventory() {
 		// Check this first. Otherwise, the run would power off the VM, and then fail to delete it.
-		return blocker.NewDeletionError(engineRetry, "VM %s (%s) is protected against deletion; to delete it turn "+
-			"Delete Protection off in the engine", vm.Name, vm.ID)
+		return blocker.NewDeletionError(engineRetry, "VM %s (%s) is protected against deletion. To delete it, turn "+
+			"off Delete Protection in the engine", vm.Name, vm.ID)
 	}
 
 	return nil
@@ -157,8 +156,7 @@ func (r *Reconciler) reconcileDestroy(ctx context.Context, scope *machineScope) 
 	if action.Reason == infrav1.WaitingForGuestShutdownReason && scope.vm.current.Status == engine.VMUp {
 		err := scope.engine.session.ShutdownVM(ctx, scope.vm.current.ID, false)
 		if err != nil && !engine.IsConflict(err) {
-			ctrl.LoggerFrom(ctx).Error(err, "Failed to ask the guest to shut down; it is asked again until its power "+
-				"is cut")
+			ctrl.LoggerFrom(ctx).Error(err, "Failed to ask the guest to shut down; retrying until its power is cut")
 		}
 	}
 

@@ -28,7 +28,7 @@ import (
 
 // TestWhyNoEngine deletes a machine without a Cluster, with none, one and two OLVMClusters with the cluster's label.
 func TestWhyNoEngine(t *testing.T) {
-	const vm, end = "123e4567-e89b-12d3-a456-426614174000", "; to keep the VM remove the finalizer " +
+	const vm, end = "123e4567-e89b-12d3-a456-426614174000", ". To keep the VM, remove the finalizer " +
 		infrav1.MachineFinalizer + " from this object"
 
 	for name, tt := range map[string]struct {
@@ -37,14 +37,14 @@ func TestWhyNoEngine(t *testing.T) {
 		why      string
 	}{
 		"none": {
-			why: "The OLVMCluster, which names the engine, does not exist. To delete the VM " + vm +
-				" make it again, with the label cluster.x-k8s.io/cluster-name=prod" + end,
+			why: "The OLVMCluster with the engine's URL does not exist. To delete the VM " + vm +
+				", recreate it with the label cluster.x-k8s.io/cluster-name=prod" + end,
 		},
 		"one": {clusters: []string{"a"}, found: "a"},
 		"two": {
 			clusters: []string{"b", "a"},
 			why: "Several OLVMClusters have the label cluster.x-k8s.io/cluster-name=prod: a, b. To delete the VM " + vm +
-				" leave the label on the one that names its engine" + end,
+				", keep the label only on the OLVMCluster with the machine's engine" + end,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,18 +146,18 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 		"a VM that is not ours is not touched": {
 			change: (*objects).hasVM, vm: foreign, state: stateOf(1, "ovirt_vm="+vmID),
 			want: infrav1.DeletionBlockedReason, after: engineRetry,
-			message: `VM m (` + vmID + `) is not marked as this machine's: its comment is "the payroll database". To delete ` +
-				`it, replace its comment with exactly "` + ownComment + `"; to keep it, remove the finalizer ` +
-				infrav1.MachineFinalizer,
+			message: `VM m (` + vmID + `) does not have the mark of this machine: its comment is "the payroll ` +
+				`database". To delete the VM, replace its comment with exactly "` + ownComment +
+				`". To keep it, remove the finalizer ` + infrav1.MachineFinalizer,
 		},
 		"a VM that is another machine's is not touched": {
 			change: (*objects).hasVM, vm: ovirtsim.VM{Name: "m", ID: vmID, Comment: "capolvm owner=ns/n uid=1"},
 			state: stateOf(1, "ovirt_vm="+vmID), want: infrav1.DeletionBlockedReason, after: engineRetry,
-			message: "is not marked as this machine's",
+			message: "does not have the mark of this machine",
 		},
 		"a VM that is protected is not powered off for nothing": {
 			change: (*objects).hasVM, vm: protect, state: stateOf(1, "ovirt_vm="+vmID),
-			want: infrav1.DeletionBlockedReason, after: engineRetry, message: "turn Delete Protection off",
+			want: infrav1.DeletionBlockedReason, after: engineRetry, message: "turn off Delete Protection",
 		},
 		"a VM of an inventory may be protected": {
 			change: func(o *objects) { o.hasVM(); o.pooled() }, vm: protect, state: stateOf(1,
@@ -167,12 +167,12 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 		"the engine is not known, and there may be a VM": {
 			change: func(o *objects) { o.hasVM(); o.olvmCluster = nil }, vm: ownVM(true),
 			want: infrav1.DeletionBlockedReason, after: steadyInterval,
-			message: "The OLVMCluster, which names the engine, does not exist",
+			message: "The OLVMCluster with the engine's URL does not exist",
 		},
 		"the engine is not known, and the state has something": {
 			change: func(o *objects) { o.olvmCluster = nil }, vm: ownVM(true), state: stateOf(1, "ovirt_disk=d"),
 			want: infrav1.DeletionBlockedReason, after: steadyInterval,
-			message: "The OLVMCluster, which names the engine, does not exist",
+			message: "The OLVMCluster with the engine's URL does not exist",
 		},
 		"the engine is not known, and there is nothing": {
 			change: func(o *objects) { o.olvmCluster = nil }, vm: ownVM(true), want: gone,
@@ -276,7 +276,7 @@ func TestADeletionThatCannotRead(t *testing.T) {
 		want   string
 	}{
 		"the state":     {"get", &corev1.Secret{}, "failed to get the state Secret"},
-		"its claim":     {"list", &infrav1alpha1.OLVMInventoryVMList{}, "failed to look for the VM"},
+		"its claim":     {"list", &infrav1alpha1.OLVMInventoryVMList{}, "failed to list the OLVMInventoryVMs"},
 		"its addresses": {"list", &ipamv1.IPAddressClaimList{}, "failed to list the IPAddressClaims"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -445,7 +445,7 @@ func TestADestructionThatCannotBeRecordedDoesNotBegin(t *testing.T) {
 	b.delete()
 	b.refuse("patch", &infrav1.OLVMMachine{})
 	_, err := b.reconcile()
-	check.Error(t, err, "failed to record that a run may act")
+	check.Error(t, err, "failed to block moves of")
 	check.Equal(t, "a run", b.ran(), false)
 	check.Equal(t, "finalizers", b.stored().Finalizers, []string{infrav1.MachineFinalizer})
 }

@@ -109,7 +109,7 @@ func TestAFailureIsToldAfterItHasHeld(t *testing.T) {
 	b.r.FailureDelay = time.Nanosecond
 	b.expectRunning("later", saidFailed)
 	check.Contains(t, "the message", message(b.stored(), infrav1.VirtualMachineRunningCondition),
-		"starts safely once its Node has no taint node.kubernetes.io/out-of-service")
+		"can start it safely once its Node no longer has the taint node.kubernetes.io/out-of-service")
 }
 
 // TestAVMThatTheEngineRunsAgainHasNotFailed uses a cached list of VMs from before the second start.

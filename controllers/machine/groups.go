@@ -82,21 +82,21 @@ func checkGroups(
 		switch {
 		case is >= 0 && slices.Contains(wanted[is].Waiting, self.Name):
 			return &blocker.Error{Reason: infrav1.EnforcementImpossibleReason, Field: field, Message: fmt.Sprintf(
-				"it keeps apart %d machines, always, and only %d hosts of the engine's cluster are up, so that this "+
-					"%s machine is not created; add hosts, lower the replicas, or set enforcing to Auto",
+				"it always separates %d machines, but only %d hosts of the engine's cluster are up, so this %s "+
+					"machine is not created. Add hosts, lower the replicas, or set enforcing to Auto",
 				wanted[is].Machines, wanted[is].Hosts, kind,
 			)}
 		case at < 0:
 			return &blocker.Error{
 				Reason:  infrav1.WaitingForAffinityGroupReason,
 				Field:   field,
-				Message: "waiting for the group to be made in the engine; see AffinitySatisfied of the OLVMCluster",
+				Message: "waiting for the group to be created in the engine; see AffinitySatisfied of the OLVMCluster",
 			}
 		case is >= 0 && !wanted[is].Hard && ptr.Deref(existing[at].Enforced, false):
 			return &blocker.Error{
 				Reason:  infrav1.WaitingForAffinityGroupReason,
 				Field:   field,
-				Message: "waiting for the group to make room: it is still enforced, and has no host for this machine",
+				Message: "waiting for room in the group: it is still enforced, and no host is left for this machine",
 			}
 		}
 	}

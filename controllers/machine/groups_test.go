@@ -89,8 +89,8 @@ func TestCheckGroups(t *testing.T) {
 	} {
 		err := checkGroups(self, role, wanted(true, "m"), nil)
 		check.Error(t, err,
-			"OLVMCluster spec.affinityGroups[g]: it keeps apart 3 machines, always, and only 2 hosts of the "+
-				"engine's cluster are up, so that "+kind+" is not created")
+			"OLVMCluster spec.affinityGroups[g]: it always separates 3 machines, but only 2 hosts of the "+
+				"engine's cluster are up, so "+kind+" is not created")
 	}
 }
 

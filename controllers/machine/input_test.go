@@ -96,7 +96,7 @@ func TestANameThatIsTooLongForAVMIsNamed(t *testing.T) {
 
 		if length > engine.MaxVMName {
 			check.Contains(t, "the message", message(b.stored(), infrav1.InfrastructureAppliedCondition),
-				"metadata.name: the VM has the name of its machine, which has 65 characters; the engine takes 64")
+				"metadata.name: the VM has the machine's name with 65 characters, but the engine allows 64")
 			check.Equal(t, "a run", b.ran(), false)
 		}
 	}
@@ -146,7 +146,7 @@ func TestMachinesWithBadInputHealWhenTheyAreCorrected(t *testing.T) {
 		"the endpoint inside the pool": {
 			ranges("10.0.0.1-10.0.0.9"), ranges("10.0.0.6-10.0.0.9"),
 			infrav1.AddressesAllocatedCondition, infrav1.EndpointInAddressRangeReason,
-			[]string{"ipv4.ipAddresses", "10.0.0.5", "take it out"},
+			[]string{"ipv4.ipAddresses", "10.0.0.5", "remove it from the ranges"},
 		},
 		"a range outside the subnet": {
 			ranges("10.0.1.9"), ranges("10.0.0.9"),
@@ -229,13 +229,13 @@ func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 	}{
 		"a cloud-config for an image with Ignition": {
 			"ock-1.36", "cloud-config", "#cloud-config\n", nil,
-			[]string{"spec.virtualMachine.osType", `it is "rhcos_x64"`,
+			[]string{"spec.virtualMachine.osType", `with "rhcos_x64"`,
 				"bootstrap Secret m-bootstrap is a cloud-config",
-				"set the format of the KubeadmConfig to ignition"},
+				"Set the format of the KubeadmConfig to ignition"},
 		},
 		"Ignition for an image with cloud-init": {
 			"ol9-k8s", "ignition", ignition23, nil,
-			[]string{"spec.virtualMachine.osType", `it is "ol_9x64"`, "bootstrap Secret m-bootstrap is for Ignition",
+			[]string{"spec.virtualMachine.osType", `with "ol_9x64"`, "bootstrap Secret m-bootstrap is for Ignition",
 				"set it to rhcos_x64"},
 		},
 		"what is no configuration": {
@@ -249,15 +249,15 @@ func TestBootstrapDataThatDoesNotFit(t *testing.T) {
 		},
 		"it is too large for a VM": {
 			"ol9-k8s", "", large, nil,
-			[]string{"bootstrap Secret m-bootstrap", "and at most 524288 can be given to a VM"},
+			[]string{"bootstrap Secret m-bootstrap", "but a VM can get at most 524288"},
 		},
 		"cloud-init cannot fetch it": {
 			"ol9-k8s", "", "#cloud-config\n{}\n", leased,
-			[]string{"userData.bootstrapDelivery: Pointer is for images with Ignition"},
+			[]string{"userData.bootstrapDelivery: Pointer works only for images with Ignition"},
 		},
 		"the manager does not hand it out": {
 			"ock-1.36", "ignition", ignition23, leased,
-			[]string{"userData.bootstrapDelivery: Pointer needs the flag --bootstrap-url"},
+			[]string{"userData.bootstrapDelivery: Pointer needs the manager's flag --bootstrap-url"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,8 +49,8 @@ func (r *Reconciler) checkOwnershipForUpdate(ctx context.Context, scope *machine
 	if len(ids) > 1 {
 		scope.vm.foreign = &blocker.Error{
 			Reason: infrav1.VMNotOwnedReason,
-			Message: fmt.Sprintf("the provider ID, the state and the claim of this machine name different VMs (%s and "+
-				"%s), so the controller changes neither. Correct the wrong record, or delete this Machine",
+			Message: fmt.Sprintf("the provider ID, the state and the claim of this machine name different VMs (%s "+
+				"and %s), so the controller changes neither VM. Correct the wrong record, or delete this Machine",
 				ids[0], ids[1]),
 		}
 

@@ -97,7 +97,8 @@ func TestAMachineNamesOneVM(t *testing.T) {
 
 	m = b.stored()
 	check.Equal(t, "deleting", condition(m, infrav1.DeletingCondition), "True/"+infrav1.DeletionBlockedReason)
-	check.Contains(t, "the message", message(m, infrav1.DeletingCondition), "VM payroll ("+otherVMID+") is not marked")
+	check.Contains(t, "the message", message(m, infrav1.DeletingCondition),
+		"VM payroll ("+otherVMID+") does not have the mark of this machine")
 	check.Equal(t, "a run", b.ran(), false)
 	check.Length(t, "changes of the engine", b.changes(), 0)
 }

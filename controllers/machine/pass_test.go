@@ -87,7 +87,7 @@ func TestAVMThatVanishedIsReportedAndNeverMadeAgain(t *testing.T) {
 	check.Equal(t, "running", condition(m, infrav1.VirtualMachineRunningCondition),
 		"False/"+infrav1.VirtualMachineNotFoundReason)
 	check.Contains(t, "the message", message(m, infrav1.VirtualMachineRunningCondition),
-		"VM "+vmID+" does not exist in the engine any more; it is not made again")
+		"VM "+vmID+" no longer exists in the engine, and the controller does not recreate it")
 
 	// Cluster API copies this to the Machine, and a MachineHealthCheck can act on it.
 	check.Equal(t, "ready", condition(m, infrav1.ReadyCondition), "False/"+infrav1.VirtualMachineNotFoundReason)
@@ -262,7 +262,7 @@ func TestADestroyThatFailsSaysWhy(t *testing.T) {
 	m := b.stored()
 	check.Equal(t, "deleting", condition(m, infrav1.DeletingCondition), "True/"+infrav1.DeletionFailedReason)
 	check.Contains(t, "the message", message(m, infrav1.DeletingCondition), "It is being exported")
-	check.Contains(t, "the message", message(m, infrav1.DeletingCondition), "it is tried again after a pause")
+	check.Contains(t, "the message", message(m, infrav1.DeletingCondition), "the controller retries after a pause")
 	check.Equal(t, "it is tried again", result.RequeueAfter > 0, true)
 	check.Equal(t, "finalizers", m.Finalizers, []string{infrav1.MachineFinalizer})
 }
@@ -392,7 +392,7 @@ func TestAStateThatCannotBeUsedIsNamedAndKept(t *testing.T) {
 		"it was rolled back": {func(t *testing.T, s *corev1.Secret) {
 			t.Helper()
 			repack(t, s, func(state map[string]any) { state["serial"], state["resources"] = 1, []any{} })
-		}, "an older state was restored"},
+		}, "somebody restored an older state"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := running(t, ownVM(true), nil)

@@ -93,7 +93,7 @@ func (r *Reconciler) reconcileBootstrapData(ctx context.Context, scope *machineS
 	case scope.excluded != nil:
 		// The condition InfrastructureApplied reports the cause. Retry, because the controller does not watch the other
 		// Clusters.
-		scope.userDataBlocker = newWaitingForInfrastructureError("another Cluster has the OLVMCluster")
+		scope.userDataBlocker = newWaitingForInfrastructureError("another Cluster owns the OLVMCluster")
 		return steadyInterval, nil
 	case !ptr.Deref(scope.cluster.Status.Initialization.InfrastructureProvisioned, false) && !scope.isSupportMachine():
 		scope.userDataBlocker = newWaitingForInfrastructureError(
@@ -151,8 +151,8 @@ func (r *Reconciler) readBootstrapData(
 	}
 
 	if scope.isSupportMachine() && !metav1.IsControlledBy(&secret, scope.olvmMachine) {
-		scope.userDataBlocker = newWaitingForDataError(
-			fmt.Sprintf("Secret %s is of an earlier machine of this name", key.Name))
+		scope.userDataBlocker = newWaitingForDataError(fmt.Sprintf("Secret %s belongs to an earlier machine of this name",
+			key.Name))
 		return scope.userDataBlocker.RetryAfter, nil
 	}
 
@@ -272,7 +272,7 @@ func (r *Reconciler) reconcileAddresses(ctx context.Context, scope *machineScope
 	}
 
 	if scope.excluded != nil { // the condition InfrastructureApplied reports the cause
-		scope.network.err = newWaitingForInfrastructureError("another Cluster has the OLVMCluster")
+		scope.network.err = newWaitingForInfrastructureError("another Cluster owns the OLVMCluster")
 		return 0, nil
 	}
 
@@ -301,7 +301,7 @@ func (s *machineScope) fetchInitialAddresses(ctx context.Context) (addressing.Ad
 		return nil, &blocker.Error{
 			Reason:  infrav1.WaitingForEngineReason,
 			Field:   "metadata.annotations[" + infrav1.AddressesAnnotation + "]",
-			Message: "the record of the VM's addresses is lost, and the engine, which knows them, cannot be asked"}
+			Message: "the record of the VM's addresses is lost, and the engine, which could restore it, is unavailable"}
 	}
 
 	id := parseProviderID(s.olvmMachine.Spec.ProviderID)
@@ -451,7 +451,7 @@ func (r *Reconciler) reconcileVM(ctx context.Context, scope *machineScope) (time
 
 	var after time.Duration
 	if scope.vm.failed, after, err = r.checkFailure(ctx, scope); err != nil {
-		ctrl.LoggerFrom(ctx).Info("Failed to learn why a VM is down", "vm", id, "error", err.Error())
+		ctrl.LoggerFrom(ctx).Info("Failed to determine why a VM is down", "vm", id, "error", err.Error())
 	}
 
 	if vm != nil {

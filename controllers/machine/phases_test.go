@@ -124,7 +124,7 @@ func TestReconcileBootstrapData(t *testing.T) {
 				}
 			},
 			reason:  infrav1.WaitingForClusterInfrastructureReason,
-			message: "another Cluster has the OLVMCluster",
+			message: "another Cluster owns the OLVMCluster",
 			after:   steadyInterval,
 		},
 		"the Machine names no Secret": {
@@ -163,7 +163,7 @@ func TestReconcileBootstrapData(t *testing.T) {
 				o.bootstrap.OwnerReferences = []metav1.OwnerReference{{UID: machineUID, Controller: ptr.To(true)}}
 			},
 			reason:  infrav1.WaitingForBootstrapDataReason,
-			message: "Secret m-support is of an earlier machine of this name",
+			message: "Secret m-support belongs to an earlier machine of this name",
 			after:   engineRetry,
 		},
 	} {
@@ -794,7 +794,7 @@ func TestARunThatCannotBeRecordedDoesNotBegin(t *testing.T) {
 	scope := b.connected()
 	scope.desired.built, scope.desired.digest = &desired.Built{}, "new"
 	_, err := b.r.reconcileRun(t.Context(), scope)
-	check.Error(t, err, "failed to record that a run may act")
+	check.Error(t, err, "failed to block moves of")
 	check.Equal(t, "a run", b.ran(), false)
 }
 

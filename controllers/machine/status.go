@@ -75,11 +75,11 @@ func setUnownedCondition(scope *machineScope) {
 	m := scope.olvmMachine
 	condition := metav1.Condition{
 		Type: infrav1.InfrastructureAppliedCondition, Status: metav1.ConditionFalse, Reason: infrav1.NoMachineReason,
-		Message: "No Machine owns this OLVMMachine, so nothing is made or changed; delete it, unless you are " +
+		Message: "No Machine owns this OLVMMachine, so the controller changes nothing. Delete it, unless you are " +
 			"restoring its Machine",
 	}
 	if name := m.Labels[clusterv1.ClusterNameLabel]; scope.machine != nil && name != "" {
-		condition.Message = fmt.Sprintf("Cluster %q does not exist, so nothing is made or changed; create it, or "+
+		condition.Message = fmt.Sprintf("Cluster %q does not exist, so the controller changes nothing. Create it, or "+
 			"delete the Machine", name)
 	}
 
@@ -308,7 +308,7 @@ func setMachineDeletingCondition(scope *machineScope) {
 		case scope.observed.StateErr != nil:
 			condition.Reason = infrav1.DeletionBlockedReason
 			condition.Message = scope.observed.StateErr.Error() +
-				"; repair that Secret, or delete it: then the VM is looked for by its ID or name"
+				"; repair that Secret, or delete it: the controller then finds the VM by its ID or name"
 		case scope.engine.err != nil || scope.vm.err != nil:
 			_, condition.Message = blocker.ExplainEngineError(errors.Join(scope.engine.err, scope.vm.err))
 			condition.Reason = infrav1.WaitingForEngineReason
@@ -380,14 +380,14 @@ func (s *machineScope) explainNoGuestAddress() string {
 
 	switch {
 	case s.vm.current == nil || s.vm.current.Status != engine.VMUp:
-		return "The guest gets its addresses by itself when it is up"
+		return "The guest configurationTimeout its addresses itself once it is up"
 	case len(names) == 0:
-		return "The guest agent reports no address; the image needs qemu-guest-agent, and the " +
-			"network a DHCP server or router"
+		return "The guest agent reports no address; the image needs qemu-guest-agent, and the network needs a DHCP " +
+			"server or router"
 	}
 
 	return fmt.Sprintf(
-		"The guest agent reports no address of the interface that the machine names; it has addresses of %s",
+		"The guest agent reports no address for the interface in the machine's spec; it reports addresses of %s",
 		strings.Join(names, ", "),
 	)
 }
@@ -399,8 +399,9 @@ func describeReplacement(machine *clusterv1.Machine, advice string) string {
 		return advice
 	}
 
-	return "if the control plane has other machines with a quorum of etcd, " + advice +
-		"; the only one has the only etcd: keep it, and restore etcd from a backup if its VM is lost"
+	return "if the other control plane machines have etcd quorum, " + advice +
+		". Keep the last control plane machine: it has the only copy of etcd. If its VM is lost, restore etcd from a " +
+		"backup"
 }
 
 func setRunningCondition(scope *machineScope) {
@@ -410,11 +411,11 @@ func setRunningCondition(scope *machineScope) {
 	switch {
 	case scope.vm.foreign != nil:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, scope.vm.foreign.Reason
-		condition.Message = "InfrastructureApplied says why the VM is left alone"
+		condition.Message = "The controller does not change the VM; see InfrastructureApplied for the reason"
 	case scope.vm.missing && scope.olvmMachine.Spec.ProviderID != "":
 		condition.Reason = infrav1.VirtualMachineNotFoundReason
 		condition.Message = fmt.Sprintf(
-			"VM %s does not exist in the engine any more; it is not made again: %s", scope.vmID(),
+			"VM %s no longer exists in the engine, and the controller does not recreate it: %s", scope.vmID(),
 			describeReplacement(scope.machine, "delete the Machine, or let a MachineHealthCheck replace it"),
 		)
 	case vm == nil && scope.olvmMachine.Spec.ProviderID == "":
@@ -440,8 +441,8 @@ func setRunningCondition(scope *machineScope) {
 	case vm.Status.IsOutOfSight():
 		condition.Status, condition.Reason = metav1.ConditionUnknown, infrav1.VirtualMachineOutOfSightReason
 		condition.Message = fmt.Sprintf(
-			"VM is %s: the engine does not reach it or its host; look at the host in the engine, which decides when "+
-				"it is back or fenced",
+			"VM is %s: the engine cannot reach the VM or its host. Check the host in the engine; the status changes "+
+				"when the host is back or fenced",
 			vm.Status,
 		)
 	case vm.Status.IsAsleep():
@@ -450,8 +451,8 @@ func setRunningCondition(scope *machineScope) {
 			describeReplacement(scope.machine, "delete the Machine"))
 	case scope.vm.failed:
 		condition.Reason = infrav1.VirtualMachineFailedReason
-		condition.Message = "VM is down after a failure of the VM or its host; it starts safely once its Node " +
-			"has no taint " + corev1.TaintNodeOutOfService + "; or " +
+		condition.Message = "VM is down after a failure of the VM or its host. You can start it safely once its Node " +
+			"no longer has the taint " + corev1.TaintNodeOutOfService + "; or " +
 			describeReplacement(scope.machine, "delete the Machine")
 	default:
 		condition.Reason = infrav1.VirtualMachineNotRunningReason

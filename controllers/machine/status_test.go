@@ -131,8 +131,8 @@ func TestWhatTheStatusOfAVMMeans(t *testing.T) {
 		engine.VMPoweringDown:     {stopped, "start it in the engine"},
 		engine.VMPaused:           {stopped, "resume it in the engine"},
 		engine.VMSavingState:      {stopped, "resume it in the engine"},
-		engine.VMUnknown:          {unseen, "look at the host"},
-		engine.VMNotResponding:    {unseen, "look at the host"},
+		engine.VMUnknown:          {unseen, "Check the host"},
+		engine.VMNotResponding:    {unseen, "Check the host"},
 	} {
 		t.Run(string(status), func(t *testing.T) {
 			scope := &machineScope{olvmMachine: provisioned(newMachine(vmID))}
@@ -161,7 +161,7 @@ func TestSetRunningCondition(t *testing.T) {
 	}{
 		"the engine has lost the VM": {
 			newMachine(vmID), vmFacts{missing: true}, "False/" + infrav1.VirtualMachineNotFoundReason,
-			"VM " + vmID + " does not exist in the engine any more", false,
+			"VM " + vmID + " no longer exists in the engine", false,
 		},
 		"a VM that was never recorded is not lost": {
 			newMachine(""), vmFacts{missing: true}, "False/" + infrav1.WaitingForVirtualMachineReason, "", true,
@@ -241,7 +241,7 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 			scope:    machineScope{userDataBlocker: waiting},
 			observed: workspace.Observation{Failure: failed}, action: workspace.Action{Kind: workspace.Wait},
 			reason:  infrav1.ApplyFailedReason,
-			message: "exit status 1 (it is tried again after a pause",
+			message: "exit status 1 (the controller retries after a pause",
 		},
 		"a run has failed, and the next one begins": {
 			observed: workspace.Observation{Failure: failed},
@@ -291,7 +291,7 @@ func TestSetAppliedConditionBeforeTheFirstRun(t *testing.T) {
 			reason:  infrav1.VirtualMachineNotFoundReason,
 			message: "gone",
 		},
-		"nothing is known": {reason: infrav1.ApplyingReason, message: "No run has begun yet"},
+		"nothing is known": {reason: infrav1.ApplyingReason, message: "No run has started yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tt.scope.olvmMachine, tt.scope.workspace = &infrav1.OLVMMachine{}, &workspace.Workspace{}
@@ -363,7 +363,7 @@ func TestAnEditThatIsNotAppliedIsToldByUpToDate(t *testing.T) {
 		},
 		"it was refused": {
 			action: wait, failure: refusal, want: "False/" + infrav1.ReplaceRefusedReason,
-			message: "it is tried again after a pause", applied: 3,
+			message: "the controller retries after a pause", applied: 3,
 		},
 		"its run has failed": {
 			action: wait, failure: failure, want: "False/" + infrav1.ApplyFailedReason, message: "exit status 1",
@@ -381,7 +381,7 @@ func TestAnEditThatIsNotAppliedIsToldByUpToDate(t *testing.T) {
 		},
 		"nothing to do for another reason than that it is applied": {
 			action: workspace.Action{Kind: workspace.None, Reason: "Other"}, want: "False/Other",
-			message: "No run has begun yet", applied: 3,
+			message: "No run has started yet", applied: 3,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -494,7 +494,7 @@ func TestSetMachineDeletingCondition(t *testing.T) {
 			scope:    machineScope{engine: engineFacts{err: away}},
 			observed: workspace.Observation{StateErr: errors.New("not gzip")},
 			want:     "True/" + infrav1.DeletionBlockedReason,
-			message:  "not gzip; repair that Secret, or delete it: then",
+			message:  "not gzip; repair that Secret, or delete it: the controller then",
 		},
 		"the engine is away": {
 			scope:    machineScope{engine: engineFacts{err: away}},
@@ -512,7 +512,7 @@ func TestSetMachineDeletingCondition(t *testing.T) {
 		"a destruction has failed": {
 			observed: workspace.Observation{Failure: destruction}, action: graceful,
 			want:    "True/" + infrav1.DeletionFailedReason,
-			message: "it is being exported (it is tried again after a pause",
+			message: "it is being exported (the controller retries after a pause",
 		},
 		"the guest shuts down": {
 			action: graceful,
@@ -560,7 +560,7 @@ func TestSetAddressesCondition(t *testing.T) {
 	}{
 		"they are known": {machine: newMachine(""), known: true, want: available},
 		"they are not": {
-			machine: newMachine(""), want: "False/" + infrav1.WaitingForGuestAddressesReason, message: "when it is up",
+			machine: newMachine(""), want: "False/" + infrav1.WaitingForGuestAddressesReason, message: "once it is up",
 		},
 		"a machine that was ready once has some, even if its guest is silent": {
 			machine: provisioned(newMachine(vmID)), want: available,
@@ -606,10 +606,10 @@ func TestWhyNoGuestAddress(t *testing.T) {
 		guest []engine.GuestInterface
 		want  string
 	}{
-		"there is no VM yet":             {nil, nil, "when it is up"},
-		"the VM is down":                 {off, reports, "when it is up"},
+		"there is no VM yet":             {nil, nil, "once it is up"},
+		"the VM is down":                 {off, reports, "once it is up"},
 		"the agent is silent":            {up, nil, "the image needs qemu-guest-agent"},
-		"the interface has another name": {up, reports, "it has addresses of eth0, eth1"},
+		"the interface has another name": {up, reports, "it reports addresses of eth0, eth1"},
 	} {
 		scope := &machineScope{vm: vmFacts{current: tt.vm}, guest: guestFacts{interfaces: tt.guest}}
 		check.Contains(t, name, scope.explainNoGuestAddress(), tt.want)
@@ -1046,7 +1046,7 @@ func TestTheOnlyMachineOfAControlPlaneIsNotToBeDeleted(t *testing.T) {
 		"the VM is suspended": {current: &engine.VM{Status: engine.VMSuspended}},
 	} {
 		for control, want := range map[bool]string{
-			true:  "the only one has the only etcd: keep it",
+			true:  "Keep the last control plane machine: it has the only copy of etcd",
 			false: "delete the Machine",
 		} {
 			t.Run(fmt.Sprintf("%s, control plane %t", name, control), func(t *testing.T) {

@@ -130,7 +130,8 @@ func judgeUnusableState(s *machineScope) (verdict, bool) {
 	}
 
 	return s.notComparable(infrav1.StateInvalidReason, s.observed.StateErr.Error()+
-		"; repair that Secret, or delete it and remove its finalizer: the state is rebuilt from the VM"), true
+		"; repair that Secret, or delete it and remove its finalizer: the controller then rebuilds the state from "+
+		"the VM"), true
 }
 
 func judgeUnusableEngine(s *machineScope) (verdict, bool) {
@@ -206,5 +207,5 @@ func judgeUnreadVM(s *machineScope) (verdict, bool) {
 func judgeNoRunYet(s *machineScope) (verdict, bool) {
 	reason := cmp.Or(s.action.Reason, infrav1.ApplyingReason)
 
-	return notUpToDate(reason, cmp.Or(s.action.Message, "No run has begun yet")), true
+	return notUpToDate(reason, cmp.Or(s.action.Message, "No run has started yet")), true
 }

@@ -35,7 +35,7 @@ func (r *Reconciler) reconcileUserData(ctx context.Context, scope *machineScope)
 	}
 
 	if err != nil {
-		scope.userData.err = fmt.Errorf("the user data was not taken away: %w", err)
+		scope.userData.err = fmt.Errorf("failed to remove the user data: %w", err)
 		return pass.Jitter(userDataRetry), nil
 	}
 

@@ -180,7 +180,7 @@ func TestUserDataIsTakenOutOfTheState(t *testing.T) {
 			}
 
 			within(t, "when to look again", after, userDataRetry)
-			check.Error(t, scope.userData.err, "the user data was not taken away: ")
+			check.Error(t, scope.userData.err, "failed to remove the user data: ")
 		})
 	}
 }

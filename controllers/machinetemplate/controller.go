@@ -129,9 +129,9 @@ func (r *Reconciler) reconcileCapacity(ctx context.Context, template *infrav1.OL
 	capacity, err := desired.ComputeCapacity(spec)
 	var field *blocker.Error
 	if errors.As(err, &field) {
-		ctrl.LoggerFrom(ctx).Info("Capacity is not known", "reason", field.Reason, "error", field.Error())
+		ctrl.LoggerFrom(ctx).Info("Capacity is unknown", "reason", field.Reason, "error", field.Error())
 		r.Recorder.Eventf(template, nil, corev1.EventTypeWarning, field.Reason, "Capacity",
-			"spec.template.%s; nothing can be scaled from zero with this template", field.Error())
+			"spec.template.%s; the autoscaler cannot scale from zero with this template", field.Error())
 	}
 
 	template.Status.Capacity = capacity

@@ -342,7 +342,7 @@ func (r *Reconciler) reconcileNodes(ctx context.Context, scope *nodeScope) error
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		if err := r.reconcileNode(ctx, scope, node); err != nil {
-			errs = append(errs, fmt.Errorf("failed to change node %s: %w", node.Name, err))
+			errs = append(errs, fmt.Errorf("failed to reconcile node %s: %w", node.Name, err))
 		}
 	}
 
@@ -388,7 +388,7 @@ func (r *Reconciler) reconcileNode(ctx context.Context, scope *nodeScope, node *
 		return err
 	}
 
-	ctrl.LoggerFrom(ctx).Info("Changed a node", "Node", node.Name, "providerID", node.Spec.ProviderID,
+	ctrl.LoggerFrom(ctx).Info("Updated a node", "Node", node.Name, "providerID", node.Spec.ProviderID,
 		"labels", node.Labels, "outOfService", hasOutOfService(node))
 	r.reportTaint(machine, node.Name, fenced)
 

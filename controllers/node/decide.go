@@ -86,8 +86,8 @@ func findMachineOfNode(node *corev1.Node, machines []*infrav1.OLVMMachine) (_ *i
 	}
 
 	return m, fmt.Sprintf(
-		"Node %s has no provider ID and is not given that of this machine: it reports the addresses "+
-			"%s, and the machine has %s",
+		"Node %s has no provider ID, and the controller does not set this machine's: the Node reports the addresses "+
+			"%s, but the machine has %s",
 		node.Name,
 		strings.Join(reported, ", "),
 		joinIPs(ips),
@@ -131,7 +131,7 @@ func checkServingRequest(
 ) (_ *infrav1.OLVMMachine, problem string) {
 	name, isNode := strings.CutPrefix(csr.Spec.Username, nodeUserPrefix)
 	if !isNode || name == "" || !slices.Contains(csr.Spec.Groups, nodesGroup) {
-		return nil, fmt.Sprintf("it was made by %q, which is no node", csr.Spec.Username)
+		return nil, fmt.Sprintf("its requester %q is not a node", csr.Spec.Username)
 	}
 
 	m := findMachineByName(name, machines)
@@ -141,8 +141,8 @@ func checkServingRequest(
 
 	if !hasServingUsages(csr.Spec.Usages) {
 		return m, fmt.Sprintf(
-			"its usages are %v, and a serving certificate has server auth, digital signature and "+
-				"at most key encipherment",
+			"its usages are %v; those of a serving certificate are server auth, digital signature and, optionally, "+
+				"key encipherment",
 			csr.Spec.Usages,
 		)
 	}
@@ -154,30 +154,31 @@ func checkServingRequest(
 
 	switch {
 	case request.Subject.CommonName != csr.Spec.Username:
-		return m, fmt.Sprintf("its common name is %q, and it was made by %q", request.Subject.CommonName,
+		return m, fmt.Sprintf("its common name is %q, but its requester is %q", request.Subject.CommonName,
 			csr.Spec.Username)
 	case len(request.Subject.Organization) != 1 || request.Subject.Organization[0] != nodesGroup:
-		return m, fmt.Sprintf("its organizations are %q, and a node's is %s", request.Subject.Organization, nodesGroup)
+		return m, fmt.Sprintf("its organizations are %q; those of a node are %s", request.Subject.Organization,
+			nodesGroup)
 	case len(request.EmailAddresses) > 0 || len(request.URIs) > 0:
-		return m, "it asks for e-mail addresses or URIs, which no node has"
+		return m, "it requests e-mail addresses or URIs; no node has these"
 	case len(request.DNSNames)+len(request.IPAddresses) == 0:
-		return m, "it asks for no name and no address"
+		return m, "it requests neither a name nor an address"
 	}
 
 	names, ips := addressing.CollectNamesAndAddresses(m)
 	for _, asked := range request.DNSNames {
 		if !slices.Contains(names, asked) {
-			return m, fmt.Sprintf("it asks for the name %q, and the machine has %s", asked, strings.Join(names, ", "))
+			return m, fmt.Sprintf("it requests the name %q, but the machine has %s", asked, strings.Join(names, ", "))
 		}
 	}
 
 	for _, asked := range request.IPAddresses {
 		if !containsIP(ips, asked) {
-			return m, fmt.Sprintf("it asks for the address %s, and the machine has %s", asked, joinIPs(ips))
+			return m, fmt.Sprintf("it requests the address %s, but the machine has %s", asked, joinIPs(ips))
 		}
 
 		if holder := taken.findHolder(asked, m); holder != "" {
-			return m, fmt.Sprintf("it asks for the address %s, which only its guest claims to have, and which is %s",
+			return m, fmt.Sprintf("it requests the address %s; only the guest reports this address, and it is %s",
 				asked, holder)
 		}
 	}
@@ -268,7 +269,7 @@ func (r reserved) findHolder(ip net.IP, m *infrav1.OLVMMachine) string {
 	for _, other := range r.machines {
 		_, theirs := addressing.CollectNamesAndAddresses(other)
 		if other != m && (isGivenAddress(other, address) || containsIP(theirs, ip)) {
-			return "OLVMMachine " + other.Name + "'s too"
+			return "also an address of OLVMMachine " + other.Name
 		}
 	}
 
@@ -314,7 +315,7 @@ func hasServingUsages(usages []certificatesv1.KeyUsage) bool {
 func parseRequest(encoded []byte) (*x509.CertificateRequest, error) {
 	block, rest := pem.Decode(encoded)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(strings.TrimSpace(string(rest))) > 0 {
-		return nil, fmt.Errorf("it holds no single PEM block of a certificate request")
+		return nil, fmt.Errorf("it is not a single PEM block with a certificate request")
 	}
 
 	request, err := x509.ParseCertificateRequest(block.Bytes)
@@ -335,7 +336,7 @@ func approveRequest(csr *certificatesv1.CertificateSigningRequest, m *infrav1.OL
 		Type:           certificatesv1.CertificateApproved,
 		Status:         corev1.ConditionTrue,
 		Reason:         infrav1.ServingCertificateApprovedReason,
-		Message:        fmt.Sprintf("Names and addresses are those of OLVMMachine %s/%s", m.Namespace, m.Name),
+		Message:        fmt.Sprintf("Names and addresses match OLVMMachine %s/%s", m.Namespace, m.Name),
 		LastUpdateTime: metav1.Now(),
 	})
 }

@@ -80,7 +80,7 @@ func TestAServingCertificateIsApprovedOnlyForTheNamesAndAddressesOfItsMachine(t 
 		"no names": {request: func(r *x509.CertificateRequest) {
 			r.DNSNames = nil
 			r.IPAddresses = nil
-		}, problem: "no name and no address"},
+		}, problem: "neither a name nor an address"},
 		"an e-mail address": {
 			request: func(r *x509.CertificateRequest) { r.EmailAddresses = []string{"a@example.com"} },
 			problem: "e-mail",
@@ -103,11 +103,11 @@ func TestAServingCertificateIsApprovedOnlyForTheNamesAndAddressesOfItsMachine(t 
 			},
 			problem: "organizations",
 		},
-		"a user that is no node": {csr: func(c *csr) { c.Spec.Username = "one" }, problem: "is no node"},
-		"a node without a name":  {csr: func(c *csr) { c.Spec.Username = "system:node:" }, problem: "is no node"},
+		"a user that is no node": {csr: func(c *csr) { c.Spec.Username = "one" }, problem: "is not a node"},
+		"a node without a name":  {csr: func(c *csr) { c.Spec.Username = "system:node:" }, problem: "is not a node"},
 		"a user outside the group": {
 			csr:     func(c *csr) { c.Spec.Groups = []string{"system:authenticated"} },
-			problem: "is no node",
+			problem: "is not a node",
 		},
 		"a client certificate's usage": {
 			csr:     func(c *csr) { c.Spec.Usages[1] = certificatesv1.UsageClientAuth },
@@ -201,8 +201,8 @@ func TestClaimsOfAGuest(t *testing.T) {
 		"10.96.0.1":   {dynamic, "Services"},
 		"192.168.3.4": {dynamic, "Pods"},
 		"fd01::7":     {dynamic, "Pods"},
-		"10.0.0.10":   {dynamic, "OLVMMachine static's too"},
-		"10.0.0.78":   {dynamic, "OLVMMachine other's too"},
+		"10.0.0.10":   {dynamic, "also an address of OLVMMachine static"},
+		"10.0.0.78":   {dynamic, "also an address of OLVMMachine other"},
 		"10.0.0.4":    {dynamic, "the control plane endpoint"},
 		"10.0.0.6":    {dynamic, "the ingress address"},
 		// An address given to a machine is its own, regardless of its range and of reports by others.

@@ -240,7 +240,7 @@ func (r *Reconciler) checkAttachedVolumes(ctx context.Context, scope *nodeScope,
 
 		var list storagev1.VolumeAttachmentList
 		if err := scope.live.List(ctx, &list); err != nil {
-			return false, fmt.Errorf("failed to list the volumes that are attached: %w", err)
+			return false, fmt.Errorf("failed to list attached volumes: %w", err)
 		}
 
 		scope.attached = map[string]bool{}
@@ -261,9 +261,9 @@ func (r *Reconciler) reportTaint(machine *infrav1.OLVMMachine, node, reason stri
 	switch reason {
 	case infrav1.NodeFencedReason:
 		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, reason, "FenceNode",
-			"The VM has failed: Node %s has the taint %s, so that its pods and volumes move", node, outOfService.Key)
+			"The VM has failed: Node %s now has the taint %s, so its pods and volumes move", node, outOfService.Key)
 	case infrav1.NodeReleasedReason:
 		r.Recorder.Eventf(machine, nil, corev1.EventTypeNormal, reason, "FenceNode",
-			"The manager does not fence Node %s any more: its taint %s is gone", node, outOfService.Key)
+			"Node %s is no longer fenced: its taint %s was removed", node, outOfService.Key)
 	}
 }

@@ -359,7 +359,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, s *scope) (time.Durati
 	switch {
 	case since > s.remediation.Spec.Strategy.Timeout(): // Cluster API remediates nothing while the object exists
 		s.stepEvent = &stepEvent{corev1.EventTypeWarning, "VirtualMachineMayBeOff",
-			"The VM of the machine was powered off and is not seen to run; look at it in the engine"}
+			"The VM of the machine was powered off, and has not been seen running since; check it in the engine"}
 
 		return releaseObject(s)
 	case s.blocked != nil:

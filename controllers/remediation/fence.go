@@ -38,7 +38,7 @@ func (r *Reconciler) fetchStartBlocker(ctx context.Context, s *scope) *blocker.E
 		return &blocker.Error{
 			Reason: infrav1.NodeFencedReason,
 			Message: "Node " + name + " has the taint " + corev1.TaintNodeOutOfService + "; the VM starts when its " +
-				"volumes are detached and the taint is gone",
+				"volumes are detached and the taint is removed",
 		}
 	case err == nil, apierrors.IsNotFound(err):
 		return nil
@@ -48,7 +48,7 @@ func (r *Reconciler) fetchStartBlocker(ctx context.Context, s *scope) *blocker.E
 
 	return &blocker.Error{
 		Reason: infrav1.NodeFencedReason,
-		Message: "The VM has failed, and nobody sees whether Node " + name + " has the taint of a fence: " +
+		Message: "The VM has failed, and the controller cannot read whether Node " + name + " has the fencing taint: " +
 			err.Error(),
 	}
 }

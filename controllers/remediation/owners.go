@@ -97,7 +97,7 @@ func explainNotRemediated(s *scope) *blocker.Error {
 	case s.machine == nil:
 		return &blocker.Error{
 			Reason: infrav1.MachineNotFoundReason, Field: "metadata.ownerReferences", Message: fmt.Sprintf(
-				"no Machine %s owns this object; Cluster API makes OLVMRemediations, so delete this one",
+				"no Machine %s owns this object; only Cluster API creates OLVMRemediations, so delete this one",
 				s.remediation.Name),
 		}
 	case s.olvmMachine == nil || s.olvmCluster == nil:
@@ -151,8 +151,9 @@ func (r *Reconciler) checkTurn(ctx context.Context, s *scope) error {
 		})
 		if other.Name != s.machine.Name && (at >= 0 || !other.DeletionTimestamp.IsZero()) {
 			s.blocked = &blocker.Error{
-				Reason:  infrav1.WaitingForOtherMachineReason,
-				Message: fmt.Sprintf("Waiting for Machine %s of the control plane to be healthy or gone", other.Name),
+				Reason: infrav1.WaitingForOtherMachineReason,
+				Message: fmt.Sprintf("Waiting for control plane Machine %s to become healthy or be deleted",
+					other.Name),
 			}
 		}
 	}

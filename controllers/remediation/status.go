@@ -60,7 +60,7 @@ func explainGivenUp(s *scope) string {
 	attempts := s.remediation.Status.Attempts
 	switch {
 	case s.session != nil && s.vm == nil:
-		return "the engine has no VM of it"
+		return "the engine does not have its VM"
 	case s.remediation.Status.Step == infrav1alpha1.StartingStep:
 		return "its VM cannot be started"
 	case s.remediation.Status.PowerOffTime.IsZero():
@@ -72,6 +72,6 @@ func explainGivenUp(s *scope) string {
 		times = "reboot"
 	}
 
-	return fmt.Sprintf("it is unhealthy %[3]d seconds after %[1]d %[2]s", attempts, times,
+	return fmt.Sprintf("it is still unhealthy %[3]d seconds after %[1]d %[2]s", attempts, times,
 		int(s.remediation.Spec.Strategy.Timeout().Seconds()))
 }

@@ -84,7 +84,7 @@ func confirmMissing(m *infrav1.OLVMMachine) error {
 
 	return &blocker.Error{
 		Reason:  infrav1.WaitingForVirtualMachineReason,
-		Message: "The engine has no VM of that ID; waiting for the condition VirtualMachineRunning to say so, too",
+		Message: "The engine does not have the VM; waiting for the condition VirtualMachineRunning to report this",
 	}
 }
 

@@ -141,7 +141,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 
 	r.ended.Delete(req.NamespacedName)
-	ctrl.LoggerFrom(ctx).Info("Released the Terraform state of an object that is gone", "secret", req)
+	ctrl.LoggerFrom(ctx).Info("Released the Terraform state of a deleted object", "secret", req)
 
 	return ctrl.Result{}, nil
 }

@@ -139,7 +139,7 @@ func (r *Reconciler) publishConfiguration(
 	}
 
 	if vm.report.Stranded {
-		vm.outdated = "it asks a manager at another address for its configuration"
+		vm.outdated = "it fetches its configuration from an outdated URL of the manager"
 	}
 
 	return nil
@@ -195,7 +195,7 @@ func fillVirtualIP(
 	template := fmt.Sprintf("the first network interface of OLVMMachineTemplate %s", service.VM.MachineTemplateName)
 	if nics[0].Guest == nil || nics[0].Guest.IsDynamic(balancer.VirtualIP.Is4()) {
 		return false, service.NewInvalidError("virtualIP",
-			"%s has no static address of the family of %s, which keepalived needs to hold it; give it a range",
+			"%s has no static address of the same family as %s, so keepalived cannot hold that address; add a range",
 			template, balancer.VirtualIP)
 	}
 

@@ -332,11 +332,11 @@ func (r *Reconciler) findCluster(ctx context.Context, s *scope) error {
 
 	switch ref := cluster.Spec.InfrastructureRef; {
 	case !ref.IsDefined():
-		s.err = newWaitingError("Cluster %s does not name its infrastructure yet", key.Name)
+		s.err = newWaitingError("Cluster %s has no infrastructureRef yet", key.Name)
 		return nil
 	case !holder.HasOLVMCluster(cluster):
 		s.err = blocker.New(infrav1.ClusterOfOtherProviderReason, "spec.clusterName",
-			"the infrastructure of Cluster %s is the %s %s, and only clusters with an OLVMCluster have support "+
+			"the infrastructure of Cluster %s is the %s %s, but only clusters with an OLVMCluster can have support "+
 				"services; delete this object", key.Name, ref.Kind, ref.Name)
 
 		return nil
@@ -350,7 +350,7 @@ func (r *Reconciler) findOLVMCluster(ctx context.Context, s *scope) error {
 	key := client.ObjectKey{Namespace: s.object.Namespace, Name: s.cluster.Spec.InfrastructureRef.Name}
 	found := &infrav1.OLVMCluster{}
 	if err := r.Client.Get(ctx, key, found); apierrors.IsNotFound(err) {
-		s.err = newWaitingError("there is no OLVMCluster %s yet, which Cluster %s names", key.Name, s.cluster.Name)
+		s.err = newWaitingError("OLVMCluster %s of Cluster %s does not exist yet", key.Name, s.cluster.Name)
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("failed to get OLVMCluster %s: %w", key, err)

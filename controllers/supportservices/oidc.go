@@ -37,7 +37,8 @@ func (r *Reconciler) ensureOIDCFiles(
 
 	if address := getAddress(vm.machine); address.IsValid() && !out.IsServedBy(address) {
 		return nil, service.NewInvalidError("issuer",
-			"its host is %s, and the VM has %s; give OLVMMachineTemplate %s that address alone, or write the VM's",
+			"its host is %s, but the VM has %s; give OLVMMachineTemplate %s only the address of the URL, or use the "+
+				"VM's address in the URL",
 			out.Host, address, service.VM.MachineTemplateName)
 	}
 
@@ -49,7 +50,8 @@ func (r *Reconciler) ensureOIDCFiles(
 	authority, err := servingcert.ParseAuthority(ca[corev1.TLSCertKey], ca[corev1.TLSPrivateKeyKey])
 	if err != nil {
 		return nil, service.NewInvalidError("caSecretName",
-			"Secret %s: %v; it has those of an authority in tls.crt and tls.key", service.OIDC.CASecretName, err)
+			"Secret %s: %v; it needs the certificate and the key of a CA in tls.crt and tls.key",
+			service.OIDC.CASecretName, err)
 	}
 
 	out.Authority = authority.PEM
@@ -89,7 +91,8 @@ func (r *Reconciler) ensureCertificate(
 		return fmt.Errorf("failed to get Secret %s: %w", key, err)
 	case exists && !metav1.IsControlledBy(secret, s.object):
 		return blocker.New(infrav1.InfraServiceFailureReason, "Secret "+key.Name,
-			"it has the name of the one with the certificate of the cluster's issuer, and is another; remove it")
+			"the controller needs this name for the certificate of the cluster's issuer, but the Secret belongs to "+
+				"something else; remove it")
 	}
 
 	out.Certificate, out.Key = secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]
@@ -121,7 +124,7 @@ func (r *Reconciler) ensureCertificate(
 	}
 
 	if err != nil {
-		return fmt.Errorf("failed to keep the certificate in Secret %s: %w", key, err)
+		return fmt.Errorf("failed to store the certificate in Secret %s: %w", key, err)
 	}
 
 	return nil

@@ -55,15 +55,14 @@ func setDeleting(s *scope) {
 		condition.Message = "The object is being moved to another management cluster; its VMs stay"
 	case len(s.remainingMachines) > 0:
 		condition.Reason = infrav1.WaitingForMachinesDeletionReason
-		condition.Message = "The cluster is being deleted, and its nodes go first: " +
-			strings.Join(s.remainingMachines, ", ")
+		condition.Message = "The cluster is being deleted; its nodes are deleted first: " + strings.Join(s.remainingMachines, ", ")
 	case len(s.left) > 0:
 		condition.Reason = infrav1.WaitingForMachinesDeletionReason
 		condition.Message = "Waiting for the VMs of support services to be deleted: " + strings.Join(s.left, ", ")
 
 		if s.olvmCluster != nil && conditions.IsFalse(s.olvmCluster, infrav1.EngineAvailableCondition) {
 			condition.Reason = infrav1.UnableToDecommissionReason
-			condition.Message += "; the engine cannot be used, and they are deleted when it is back: " +
+			condition.Message += "; the engine is unavailable, and they are deleted when it is available again: " +
 				conditions.GetMessage(s.olvmCluster, infrav1.EngineAvailableCondition)
 		}
 	}
@@ -90,7 +89,7 @@ func setServices(s *scope) {
 	var messages []string
 	if len(s.left) > 0 {
 		summary.Status, summary.Reason = metav1.ConditionFalse, infrav1.SupportServicesProgressingReason
-		messages = append(messages, "VMs that are not asked for any more are being deleted: "+
+		messages = append(messages, "Deleting VMs that are no longer in the spec: "+
 			strings.Join(s.left, ", "))
 	}
 
@@ -191,7 +190,7 @@ func (s *serviceFacts) explainNotReady() (reason, message string) {
 // serves.
 func (v vmOfService) explainNotServing() (why string, failed bool) {
 	if v.machine == nil {
-		return "is to be made", false
+		return "does not exist yet", false
 	}
 
 	ready := conditions.Get(v.machine, infrav1.ReadyCondition)
@@ -201,7 +200,7 @@ func (v vmOfService) explainNotServing() (why string, failed bool) {
 		return "is being replaced", false
 	case ready == nil || ready.Status != metav1.ConditionTrue:
 		if ready == nil {
-			return "is being made", false
+			return "is being created", false
 		}
 
 		return "is not ready: " + ready.Message, pass.IsFailure(*ready)
@@ -210,7 +209,8 @@ func (v vmOfService) explainNotServing() (why string, failed bool) {
 	case !v.report.Ever:
 		return "has not used a configuration yet", false
 	case !v.report.Current && v.report.Age > configurationTimeout:
-		return fmt.Sprintf("has not used its configuration for more than %s; look at %s/problem and the unit %s there",
+		return fmt.Sprintf("has not used its configuration for more than %s; on the VM, check %s/problem and the "+
+			"unit %s",
 			configurationTimeout, support.Folder, support.FetchService), true
 	}
 

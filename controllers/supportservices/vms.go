@@ -53,8 +53,8 @@ func (v vmOfService) isReady() bool {
 func (r *Reconciler) reconcileServices(ctx context.Context, s *scope) error {
 	if r.Delivery == nil {
 		s.err = blocker.New(infrav1.InfraServiceFailureReason, "spec",
-			"the VMs of support services fetch what they are to do from the manager; set its flag --bootstrap-url, "+
-				"which says where VMs reach it")
+			"the VMs of support services fetch their configuration from the manager; set the manager's flag "+
+				"--bootstrap-url to its URL for VMs")
 
 		return nil // nothing changes
 	}
@@ -188,7 +188,7 @@ func (r *Reconciler) ensureVM(
 	if vm.machine != nil {
 		if support.NewStandInMachine(vm.machine) == nil || support.GetServiceName(vm.machine) != service.Name {
 			return blocker.New(infrav1.InfraServiceFailureReason, service.Field,
-				"OLVMMachine %s exists, and is not of this service; delete it, or give the service another name",
+				"OLVMMachine %s exists, but does not belong to this service; delete it, or rename the service",
 				vm.Name)
 		}
 
@@ -206,7 +206,7 @@ func (r *Reconciler) ensureVM(
 		return fmt.Errorf("failed to create OLVMMachine %s: %w", made.Name, err)
 	}
 
-	ctrl.LoggerFrom(ctx).Info("Made a VM of a support service", "OLVMMachine", made.Name)
+	ctrl.LoggerFrom(ctx).Info("Created a VM of a support service", "OLVMMachine", made.Name)
 	vm.machine = made
 
 	return nil
@@ -245,7 +245,7 @@ func (r *Reconciler) checkOwner(
 
 	if found.Name != "" && !metav1.IsControlledBy(found, s.object) {
 		return blocker.New(infrav1.InfraServiceFailureReason, service.Field,
-			"OLVMMachine %s exists, and is another's; delete it, or give the service another name", made.Name)
+			"OLVMMachine %s exists, but belongs to another object; delete it, or rename the service", made.Name)
 	}
 
 	s.requeueSoon = true // the cache has not seen it yet
@@ -268,7 +268,7 @@ func (r *Reconciler) replaceOutdated(ctx context.Context, s *scope, service *ser
 
 		running := conditions.Get(vm.machine, infrav1.VirtualMachineRunningCondition)
 		if running != nil && running.Reason == infrav1.VirtualMachineNotFoundReason {
-			vm.outdated = "the engine does not have its VM any more"
+			vm.outdated = "its VM no longer exists in the engine"
 		}
 	}
 

@@ -179,7 +179,7 @@ func TestAGuestGetsNoCertificatesForOtherAddresses(t *testing.T) {
 	s.Eventually("both others are told of", func() error {
 		log, err := os.ReadFile(m.Process.LogFile)
 		if err == nil && (!strings.Contains(string(log),
-			"of the Cluster's Services") || !strings.Contains(string(log), "OLVMMachine victim's too")) {
+			"of the Cluster's Services") || !strings.Contains(string(log), "also an address of OLVMMachine victim")) {
 			err = errors.New("the log has no word of it")
 		}
 

@@ -30,8 +30,7 @@ func ParseRecorded(m *infrav1.OLVMMachine) (Addresses, error) {
 	if err := json.Unmarshal([]byte(text), &out); err != nil {
 		return nil, newUnusableError(
 			"metadata.annotations["+infrav1.AddressesAnnotation+"]",
-			"%v; write back what it was, such as {\"nic1\":[\"10.20.30.161\"]}, or remove it from a "+
-				"machine that has no VM yet",
+			"%v; restore its value, such as {\"nic1\":[\"10.20.30.161\"]}, or remove it if the machine has no VM yet",
 			err,
 		)
 	}
@@ -42,7 +41,7 @@ func ParseRecorded(m *infrav1.OLVMMachine) (Addresses, error) {
 
 			if address.Zone() != "" { // a zone may contain any text, and addresses go into files of guests
 				return nil, newUnusableError("metadata.annotations["+infrav1.AddressesAnnotation+"]",
-					"%q has a zone; write it without", address)
+					"%q has a zone; remove the zone", address)
 			}
 		}
 	}
@@ -319,7 +318,7 @@ func (a Allocation) FindConflict(held Held) string {
 		others := held.HoldersOn(nic.NetworkName)
 		for _, address := range a.Recorded[nic.VNICName] {
 			if holder := others[address]; holder != "" {
-				return fmt.Sprintf("%s has %s too", holder, address)
+				return fmt.Sprintf("%s also has %s", holder, address)
 			}
 		}
 	}
@@ -366,8 +365,8 @@ func (a Allocation) addClaimed(held Held, out Addresses) error {
 			}
 			if had := a.Recorded[nic.VNICName]; a.InUse && len(had) > 0 && !slices.Contains(had, address.Addr()) {
 				conflict.Message = fmt.Sprintf(
-					"the IPAM provider gave %s, and the guest may have %v of an earlier IPAddressClaim; delete this "+
-						"Machine, so that it is replaced",
+					"the IPAM provider assigned %s, but the guest may have %v from an earlier IPAddressClaim; delete "+
+						"this Machine, so that its owner replaces it",
 					address.Addr(),
 					had,
 				)
@@ -377,7 +376,8 @@ func (a Allocation) addClaimed(held Held, out Addresses) error {
 
 			if holder := held.HoldersOn(nic.NetworkName)[address.Addr()]; holder != "" {
 				conflict.Message = fmt.Sprintf(
-					"the IPAM provider gave %s, which %s has; take it out of the pool and delete this Machine",
+					"the IPAM provider assigned %s, but %s has this address; remove it from the pool, and delete "+
+						"this Machine",
 					address.Addr(), holder,
 				)
 
@@ -410,8 +410,8 @@ func (a Allocation) addFree(held Held, out Addresses) error {
 						Reason: infrav1.AddressRangeExhaustedReason,
 						Field:  nic.Guest.Field,
 						Message: fmt.Sprintf(
-							"all %s addresses of a range are taken; add addresses, delete "+
-								"machines or lower the replicas",
+							"all %s addresses of a range are in use; add addresses, delete machines or lower the "+
+								"replicas",
 							pool.Size(),
 						),
 					}

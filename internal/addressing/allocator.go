@@ -108,7 +108,7 @@ func (a *Allocator) Allocate(
 
 	allocation.Recorded = wanted
 	if given, complete = allocation.ResolveAddresses(); !complete {
-		return nil, fmt.Errorf("the addresses %v of OLVMMachine %s do not satisfy its network interfaces", wanted,
+		return nil, fmt.Errorf("the addresses %v of OLVMMachine %s do not match its network interfaces", wanted,
 			machine.Name)
 	}
 
@@ -453,7 +453,7 @@ func (a *Allocator) claimAddress(
 	made bool,
 ) (addressrange.Address, error) {
 	waiting := &blocker.Error{Reason: infrav1.WaitingForIPAddressesReason, Field: guest.Field + ".addressesFromPools",
-		Message: fmt.Sprintf("waiting for an address of %s %s (IPAddressClaim %s)", pool.Kind, pool.Name, name)}
+		Message: fmt.Sprintf("waiting for an address from %s %s (IPAddressClaim %s)", pool.Kind, pool.Name, name)}
 	claim := &ipamv1.IPAddressClaim{}
 	err := a.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, claim)
 	if apierrors.IsNotFound(err) {

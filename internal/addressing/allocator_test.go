@@ -340,7 +340,7 @@ func TestARecordThatSomebodyEditsIsComparedAgain(t *testing.T) {
 		check.Error(t, b.api.Update(t.Context(), two), "")
 
 		_, err := b.allocate(two)
-		check.Error(t, err, first+" too")
+		check.Error(t, err, "also has "+first)
 		check.Equal(t, name+": each has its own", b.allocated(two)["nic1"][0] != first, true)
 	}
 }
@@ -851,7 +851,7 @@ func TestWhatAGuestMayHaveIsNeverTakenBack(t *testing.T) {
 		m := b.machine("one", "a", infrav1.GuestNetwork{IPProfileName: "shared"}, nil)
 		m.Annotations = map[string]string{infrav1.AddressesAnnotation: "10.0.0.10"}
 		message := b.refused(m, infrav1.AddressRangeInvalidReason)
-		if !strings.Contains(message, "write back what it was") {
+		if !strings.Contains(message, "restore its value") {
 			t.Error(message)
 		}
 

@@ -367,7 +367,7 @@ func TestAddressesOfAFullRange(t *testing.T) {
 	network := infrav1.GuestNetwork{Addressing: ranges(1)}
 	b.allocated(b.machine("one", "a", network, nil))
 	message := b.refused(b.machine("two", "b", network, nil), infrav1.AddressRangeExhaustedReason)
-	check.Contains(t, "message", message, "spec.virtualMachine.network: all 1 addresses of a range are taken")
+	check.Contains(t, "message", message, "spec.virtualMachine.network: all 1 addresses of a range are in use")
 
 	b.allocated(b.machine("three", "c", network, nil)) // on another engine
 }

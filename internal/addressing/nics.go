@@ -130,7 +130,7 @@ func BuildNICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([
 		if slices.ContainsFunc(nics, func(other NIC) bool { return other.VNICName == nic.VNICName }) {
 			return nil, blocker.New(infrav1.InvalidHardwareReason,
 				nic.Field+"vnicName",
-				"the name %q is used twice; network interfaces of a VM have different names",
+				"the name %q is used twice; give each network interface its own name",
 				nic.VNICName,
 			)
 		}
@@ -151,7 +151,7 @@ func BuildNICs(spec infrav1.OLVMMachineSpec, cluster infrav1.OLVMClusterSpec) ([
 			}) {
 				return nil, blocker.New(infrav1.InvalidHardwareReason,
 					path+".interface",
-					"the guest's interface %q is configured twice; write what the guest calls this one",
+					"the guest's interface %q is configured twice; use the name of this interface in the guest",
 					nic.Guest.Interface,
 				)
 			}
@@ -174,7 +174,7 @@ func (n NIC) checkInterfaceType(first bool) error {
 		where += " here or in spec.virtualMachine.network.interfaceType"
 	}
 
-	return blocker.New(infrav1.InvalidHardwareReason, n.Field+"interfaceType", "%q is none of virtio, %s; %s",
+	return blocker.New(infrav1.InvalidHardwareReason, n.Field+"interfaceType", "%q is not one of virtio, %s; %s",
 		n.InterfaceType, strings.Join(interfaceTypes, ", "), where)
 }
 
@@ -237,7 +237,7 @@ func parseGuestNIC(
 	if len(out.Pools)+len(out.FromPools) == 0 && !out.IsDynamic(true) && !out.IsDynamic(false) {
 		return nil, newUnusableError(
 			source,
-			"it says nothing about addresses; set ipv4 or ipv6, ipProfileName, or addressesFromPools",
+			"it has no source of addresses; set ipv4 or ipv6, ipProfileName, or addressesFromPools",
 		)
 	}
 
@@ -296,7 +296,7 @@ func (g *GuestNIC) addGateways(addressing infrav1.Addressing, source string) err
 	}
 
 	if n.Subnet != "" {
-		return newUnusableError(source+".ipv6.subnet", "there are no ipv6.ipAddresses in it; add some, or remove it")
+		return newUnusableError(source+".ipv6.subnet", "it has no ipv6.ipAddresses; add some, or remove it")
 	}
 
 	if n.Gateway == "" {
@@ -307,7 +307,8 @@ func (g *GuestNIC) addGateways(addressing infrav1.Addressing, source string) err
 	if g.gateway6, err = netip.ParseAddr(n.Gateway); err != nil || !g.gateway6.Is6() || !pools {
 		return newUnusableError(
 			source+".ipv6.gateway",
-			"%q is not the gateway of static IPv6 addresses; add ipv6.ipAddresses or addressesFromPools, or remove it",
+			"%q is a gateway, but there are no static IPv6 addresses; add ipv6.ipAddresses or addressesFromPools, or "+
+				"remove it",
 			n.Gateway,
 		)
 	}
@@ -368,7 +369,7 @@ func (g *GuestNIC) checkRanges(virtual []VirtualAddress, addressing infrav1.Addr
 				Reason: infrav1.EndpointInAddressRangeReason,
 				Field:  source + field,
 				Message: fmt.Sprintf(
-					"%s %s is inside the machine ranges %s; take it out of the ranges", v.What, v.Address,
+					"%s %s is inside the machine ranges %s; remove it from the ranges", v.What, v.Address,
 					strings.Join(ranges, ", "),
 				),
 			}

@@ -237,7 +237,7 @@ func TestNetworkConfigurationsThatAreRefused(t *testing.T) {
 		"an interface that is emulated by nobody": {
 			second(infrav1.OLVMNetwork{InterfaceType: "ne2000"}, dhcpAt("enp2s0")),
 			infrav1.InvalidHardwareReason, "spec.additionalNetworks[0].interfaceType",
-			`"ne2000" is none of virtio, e1000, e1000e, rtl8139; correct it`,
+			`"ne2000" is not one of virtio, e1000, e1000e, rtl8139; correct it`,
 		},
 		"a profile that is not there": {
 			specOf(infrav1.GuestNetwork{IPProfileName: "three"}),
@@ -245,10 +245,10 @@ func TestNetworkConfigurationsThatAreRefused(t *testing.T) {
 		},
 		"a profile that says nothing": {
 			specOf(infrav1.GuestNetwork{IPProfileName: "one"}),
-			infrav1.AddressRangeInvalidReason, "OLVMCluster spec.ipProfiles[0]", "it says nothing about addresses",
+			infrav1.AddressRangeInvalidReason, "OLVMCluster spec.ipProfiles[0]", "it has no source of addresses",
 		},
 		"nothing": {
-			specOf(infrav1.GuestNetwork{}), infrav1.AddressRangeInvalidReason, at, "it says nothing about addresses",
+			specOf(infrav1.GuestNetwork{}), infrav1.AddressRangeInvalidReason, at, "it has no source of addresses",
 		},
 		"a subnet that is none": {
 			static(func(n *infrav1.GuestNetwork) { n.IPv4.Subnet = "ten" }),
@@ -268,23 +268,24 @@ func TestNetworkConfigurationsThatAreRefused(t *testing.T) {
 		},
 		"a subnet of IPv6 without addresses": {
 			static(func(n *infrav1.GuestNetwork) { n.IPv6 = &infrav1.IPv6Network{Subnet: "fd00::/64"} }),
-			infrav1.AddressRangeInvalidReason, at + ".ipv6.subnet", "there are no ipv6.ipAddresses in it",
+			infrav1.AddressRangeInvalidReason, at + ".ipv6.subnet", "it has no ipv6.ipAddresses",
 		},
 		"a gateway of IPv6 without addresses": {
 			static(func(n *infrav1.GuestNetwork) { n.IPv6 = &infrav1.IPv6Network{Gateway: "fd00::1"} }),
-			infrav1.AddressRangeInvalidReason, at + ".ipv6.gateway", `"fd00::1" is not the gateway of static IPv6`,
+			infrav1.AddressRangeInvalidReason, at + ".ipv6.gateway",
+			`"fd00::1" is a gateway, but there are no static IPv6`,
 		},
 		"a gateway of IPv6 that is of IPv4": {
 			specOf(infrav1.GuestNetwork{AddressesFromPools: pool, Addressing: infrav1.Addressing{
 				IPv6: &infrav1.IPv6Network{Gateway: "10.0.0.1"},
 			}}),
-			infrav1.AddressRangeInvalidReason, at + ".ipv6.gateway", `"10.0.0.1" is not the gateway`,
+			infrav1.AddressRangeInvalidReason, at + ".ipv6.gateway", `"10.0.0.1" is a gateway, but`,
 		},
 		"a gateway of IPv6 that is none": {
 			specOf(infrav1.GuestNetwork{AddressesFromPools: pool, Addressing: infrav1.Addressing{
 				IPv6: &infrav1.IPv6Network{Gateway: "one"},
 			}}),
-			infrav1.AddressRangeInvalidReason, at + ".ipv6.gateway", `"one" is not the gateway`,
+			infrav1.AddressRangeInvalidReason, at + ".ipv6.gateway", `"one" is a gateway, but`,
 		},
 		"a name server that is a name": {
 			static(func(n *infrav1.GuestNetwork) { n.DNSServers = []string{"10.0.0.3", "dns.example.com"} }),
@@ -409,9 +410,9 @@ func TestRecordedAddresses(t *testing.T) {
 			`{"nic1":["10.0.0.7","fd00::7"]}`, "",
 			Addresses{"nic1": {netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("fd00::7")}},
 		},
-		"no JSON":      {"10.0.0.7", "write back what it was", nil},
-		"no address":   {`{"nic1":["ten"]}`, "write back what it was", nil},
-		"with a zone":  {`{"nic1":["fe80::7%eth0"]}`, `"fe80::7%eth0" has a zone; write it without`, nil},
+		"no JSON":      {"10.0.0.7", "restore its value", nil},
+		"no address":   {`{"nic1":["ten"]}`, "restore its value", nil},
+		"with a zone":  {`{"nic1":["fe80::7%eth0"]}`, `"fe80::7%eth0" has a zone; remove the zone`, nil},
 		"with a field": {`{"nic1":["x"]}`, "metadata.annotations[" + infrav1.AddressesAnnotation + "]: ", nil},
 	}
 	for name, test := range tests {

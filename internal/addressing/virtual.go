@@ -39,7 +39,7 @@ type Taken struct {
 // ToError returns a *blocker.Error with the field, the holder and the remedy.
 func (t *Taken) ToError() error {
 	return blocker.New(infrav1.EndpointInUseReason, t.Field,
-		"%s belongs to %s; choose another address, or delete what has it", t.Address, t.Holder)
+		"%s belongs to %s; choose another address, or delete that object", t.Address, t.Holder)
 }
 
 // CheckVirtualAddresses returns the first virtual address of a cluster that another cluster or a machine on its engine

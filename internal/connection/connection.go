@@ -121,7 +121,7 @@ func withCA(of Engine, config engine.Config, objects Objects) (engine.Config, er
 			Reason: infrav1.CAConfigMapInvalidReason,
 			Field:  describeSource(of, "caConfigMap"),
 			Message: fmt.Sprintf(
-				"ConfigMap %q cannot be used: %v; put the engine's CA certificate in PEM under the key ca.crt",
+				"ConfigMap %q is invalid: %v; put the engine's CA certificate in PEM format into the key ca.crt",
 				objects.CA.Name, err,
 			),
 		}
@@ -177,7 +177,7 @@ func checkCredentials(of Engine, secret *corev1.Secret, base *url.URL, allowAnyE
 			Reason: infrav1.EngineNotAllowedReason,
 			Field:  field,
 			Message: fmt.Sprintf(
-				"Secret %q does not say that it may be sent to %s; who owns it can add that URL to its key %s",
+				"Secret %q does not allow the URL %s; its owner can add the URL to the key %s",
 				secret.Name, base, infrav1.AllowedServerURLsKey),
 		}
 	}
@@ -225,7 +225,7 @@ func joinCertificates(ca *corev1.ConfigMap) []byte {
 // describeNotShared returns one message for missing objects and for objects not shared, to hide whether they exist.
 func describeNotShared(kind string, key types.NamespacedName, namespace string) string {
 	return fmt.Sprintf(
-		"%s %s does not exist, or does not allow namespace %q; who owns it can add the namespace to its annotation %s",
+		"%s %s does not exist, or does not allow namespace %q; its owner can add the namespace to the annotation %s",
 		kind, key, namespace, infrav1.AllowedNamespacesAnnotation,
 	)
 }
@@ -238,16 +238,16 @@ func checkTrustForForeignSecret(server infrav1.OvirtAPIServer, owner string) err
 	switch ca := server.CAConfigMap; {
 	case server.InsecureSkipTLSVerify:
 		return &blocker.Error{
-			Reason: infrav1.CredentialsNotAllowedReason,
-			Field:  path + ".insecureSkipTLSVerify",
-			Message: "credentials of another namespace are sent to an engine only whose " +
-				"certificate is verified; remove it",
+			Reason:  infrav1.CredentialsNotAllowedReason,
+			Field:   path + ".insecureSkipTLSVerify",
+			Message: "credentials of another namespace require a verified certificate; remove insecureSkipTLSVerify",
 		}
 	case ca != nil && ca.Namespace != owner:
 		return &blocker.Error{
 			Reason: infrav1.CAConfigMapInvalidReason,
 			Field:  path + ".caConfigMap",
-			Message: fmt.Sprintf("with credentials of namespace %s the CA must be a ConfigMap of it, too; name that",
+			Message: fmt.Sprintf("with credentials of namespace %s, the CA must be a ConfigMap of the same "+
+				"namespace; use one from there",
 				owner),
 		}
 	}

@@ -225,16 +225,16 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 		},
 		"no Secret of another namespace: the same as if it were not shared": {
 			worldOfVault, func(w *world) { w.objects.Secret = nil },
-			notMine, secret, `Secret vault/login does not exist, or does not allow namespace "team-a"; who owns it can`,
+			notMine, secret, `Secret vault/login does not exist, or does not allow namespace "team-a"; its owner can`,
 		},
 		"a Secret of another namespace that is not shared": {
 			worldOfVault, func(w *world) { w.objects.Secret.Annotations = nil },
-			notMine, secret, `Secret vault/login does not exist, or does not allow namespace "team-a"; who owns it can`,
+			notMine, secret, `Secret vault/login does not exist, or does not allow namespace "team-a"; its owner can`,
 		},
 		"a Secret for another engine": {
 			worldOfOwn, func(w *world) { w.server().ServerURL = "https://evil.example.com" },
 			infrav1.EngineNotAllowedReason, secret,
-			`Secret "login" does not say that it may be sent to https://evil.example.com/ovirt-engine;`,
+			`Secret "login" does not allow the URL https://evil.example.com/ovirt-engine;`,
 		},
 		"a Secret for another path of the engine": {
 			worldOfOwn, func(w *world) { w.server().ServerURL = "https://engine.example.com/else" },
@@ -253,21 +253,21 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 		},
 		"a Secret that names no engine": {
 			worldOfOwn, func(w *world) { delete(w.objects.Secret.Data, infrav1.AllowedServerURLsKey) },
-			infrav1.EngineNotAllowedReason, secret, "can add that URL to its key allowedServerURLs",
+			infrav1.EngineNotAllowedReason, secret, "its owner can add the URL to the key allowedServerURLs",
 		},
 		"a Secret whose list of engines was emptied, though the manager allows those that name none": {
 			worldOfOwn, func(w *world) {
 				w.objects.Secret.Data[infrav1.AllowedServerURLsKey] = []byte(" \n")
 				w.objects.AllowAnyEngine = true
 			},
-			infrav1.EngineNotAllowedReason, secret, "can add that URL to its key allowedServerURLs",
+			infrav1.EngineNotAllowedReason, secret, "its owner can add the URL to the key allowedServerURLs",
 		},
 		"an identity whose list of engines was emptied": {
 			worldOfIdentity, func(w *world) {
 				w.objects.Identity.Spec.AllowedServerURLs = []string{}
 				w.objects.AllowAnyEngine = true
 			},
-			infrav1.EngineNotAllowedReason, ref, "can add that URL to its allowedServerURLs",
+			infrav1.EngineNotAllowedReason, ref, "can add the URL to its allowedServerURLs",
 		},
 		"an identity whose namespaces were emptied": {
 			worldOfIdentity, func(w *world) {
@@ -292,11 +292,11 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 		},
 		"credentials of another namespace and no verification": {
 			worldOfVault, func(w *world) { w.server().InsecureSkipTLSVerify = true },
-			notMine, prefix + "insecureSkipTLSVerify", "certificate is verified; remove it",
+			notMine, prefix + "insecureSkipTLSVerify", "require a verified certificate; remove insecureSkipTLSVerify",
 		},
 		"credentials of another namespace and a CA of one's own": {
 			worldOfVault, func(w *world) { w.server().CAConfigMap.Namespace = "" },
-			badCA, bundle, "with credentials of namespace vault the CA must be a ConfigMap of it, too; name that",
+			badCA, bundle, "with credentials of namespace vault, the CA must be a ConfigMap of the same namespace",
 		},
 		"no ConfigMap": {
 			worldOfOwn, func(w *world) { w.objects.CA = nil },
@@ -304,23 +304,23 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 		},
 		"no ConfigMap of another namespace: the same as if it were not shared": {
 			worldOfVault, func(w *world) { w.objects.CA = nil },
-			badCA, bundle, `ConfigMap vault/ca does not exist, or does not allow namespace "team-a"; who owns it can`,
+			badCA, bundle, `ConfigMap vault/ca does not exist, or does not allow namespace "team-a"; its owner can`,
 		},
 		"a ConfigMap of another namespace that is not shared": {
 			worldOfVault, func(w *world) { w.objects.CA.Annotations = nil },
-			badCA, bundle, `ConfigMap vault/ca does not exist, or does not allow namespace "team-a"; who owns it can`,
+			badCA, bundle, `ConfigMap vault/ca does not exist, or does not allow namespace "team-a"; its owner can`,
 		},
 		"a ConfigMap without a certificate": {
 			worldOfOwn, func(w *world) { w.objects.CA.Data = map[string]string{"ca.crt": "none"} },
-			badCA, bundle, `ConfigMap "ca" cannot be used: the CA holds no PEM certificate; put the engine's CA`,
+			badCA, bundle, `ConfigMap "ca" is invalid: the CA holds no PEM certificate; put the engine's CA`,
 		},
 		"a ConfigMap of an identity without a certificate": {
 			worldOfIdentity, func(w *world) { w.objects.CA.Data = map[string]string{"ca.crt": "none"} },
-			badCA, ref + " (OLVMClusterIdentity production)", `ConfigMap "ca" cannot be used`,
+			badCA, ref + " (OLVMClusterIdentity production)", `ConfigMap "ca" is invalid`,
 		},
 		"a Secret that turns the verification off": {
 			worldOfOwn, func(w *world) { w.objects.Secret.Data["ovirt_insecure"] = []byte("yes\n") },
-			notMine, secret, `key ovirt_insecure of Secret "login": a Secret cannot turn the verification of`,
+			notMine, secret, `key ovirt_insecure of Secret "login": a Secret cannot turn off the verification of`,
 		},
 		"a Secret whose verification is neither on nor off": {
 			worldOfOwn, func(w *world) { w.objects.Secret.Data["ovirt_insecure"] = []byte("maybe") },
@@ -332,14 +332,14 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 		},
 		"a Secret with a CA beside the ConfigMap": {
 			worldOfOwn, func(w *world) { w.objects.Secret.Data["ovirt_ca_bundle"] = []byte(certificate(t)) },
-			notMine, secret, `key ovirt_ca_bundle of Secret "login": caConfigMap names the CA certificates, too`,
+			notMine, secret, `key ovirt_ca_bundle of Secret "login": caConfigMap also contains CA certificates`,
 		},
 		"a Secret with a CA that is none": {
 			worldOfOwn, func(w *world) {
 				w.server().CAConfigMap = nil
 				w.objects.Secret.Data["ovirt_ca_bundle"] = []byte("none")
 			},
-			notMine, secret, `key ovirt_ca_bundle of Secret "login" cannot be used: the CA holds no PEM certificate`,
+			notMine, secret, `key ovirt_ca_bundle of Secret "login" is invalid: the CA holds no PEM certificate`,
 		},
 		"an identity whose Secret turns the verification off": {
 			worldOfIdentity, func(w *world) { w.objects.Secret.Data["ovirt_insecure"] = []byte("true") },
@@ -371,7 +371,7 @@ func TestAConnectionThatIsRefused(t *testing.T) {
 				w.objects.Secret.Data[infrav1.AllowedServerURLsKey] = []byte("https://evil.example.com")
 			},
 			infrav1.EngineNotAllowedReason, ref,
-			`OLVMClusterIdentity "production" may not be sent to https://evil.example.com/ovirt-engine;`,
+			`OLVMClusterIdentity "production" does not allow the URL https://evil.example.com/ovirt-engine;`,
 		},
 		"an identity whose Secret is gone": {
 			worldOfIdentity, func(w *world) { w.objects.Secret = nil },
@@ -443,7 +443,7 @@ func TestWhatIsReadOfAConnection(t *testing.T) {
 		},
 		"a Secret of an identity that the API server refuses: the reason alone, not what it is called": {
 			world: worldOfIdentity, fails: &corev1.Secret{},
-			problem: "failed to read what OLVMClusterIdentity production names: Forbidden",
+			problem: "failed to read the references of OLVMClusterIdentity production: Forbidden",
 			hides:   "vault",
 		},
 	}
@@ -512,7 +512,7 @@ func TestTheConnectionOfAnotherUserHasTheSameCA(t *testing.T) {
 			_, err := connection.ReadConfigForUser(
 				t.Context(), reader, connection.ClusterEngine(w.cluster), "jump", connection.Policy{},
 			)
-			check.Error(t, err, `Secret "jump" does not say that it may be sent to`)
+			check.Error(t, err, `Secret "jump" does not allow the URL`)
 
 			got, err := connection.ReadConfigForUser(
 				t.Context(), reader, connection.ClusterEngine(w.cluster), "jump",

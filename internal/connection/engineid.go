@@ -98,8 +98,8 @@ func CheckEngine(of Engine, ofMachine string, seen engine.Identity) error {
 
 	if recorded != "" && seen.Installation != recorded && (seen.Installation == "" || accepted != seen.Installation) {
 		return blocker.New(infrav1.EngineChangedReason, field,
-			"%s is engine %s, but the VMs are on engine %s; nothing is changed. Correct serverURL. If the engine was "+
-				"installed again with the same VMs, set the annotation %s=%s", of.Server.ServerURL,
+			"%s is engine %s, but the VMs are on engine %s. The controller changes nothing. Correct serverURL. If "+
+				"the engine was reinstalled with the same VMs, set the annotation %s=%s", of.Server.ServerURL,
 			seen.Installation, recorded, infrav1.AcceptEngineAnnotation, seen.Installation)
 	}
 
@@ -115,9 +115,9 @@ func CheckEngine(of Engine, ofMachine string, seen engine.Identity) error {
 	}
 
 	return blocker.New(infrav1.EngineRestoredReason, field,
-		"engine %s has forgotten event %d: its database was restored to an earlier time, so it does not know VMs "+
-			"made later; nothing is changed. Restore its latest state. To keep this state, stop or import the VMs "+
-			"that it does not know, and set the annotation %s=%s",
+		"engine %s no longer has event %d: its database was restored to an earlier time, so later VMs are unknown to "+
+			"it. The controller changes nothing. Restore the engine's latest state. To keep this state, stop or "+
+			"import the unknown VMs, and set the annotation %s=%s",
 		seen.Installation, last.ID, infrav1.AcceptEngineAnnotation, accept)
 }
 

@@ -81,7 +81,7 @@ func checkIdentity(of Engine, objects Objects, base *url.URL) error {
 	server := of.Server
 	if server.InsecureSkipTLSVerify || server.CAConfigMap != nil || server.CredentialsSecret.Name != "" {
 		return blocker.New(infrav1.CredentialsNotAllowedReason, identityPath,
-			"an OLVMClusterIdentity has credentials and CA, and certificates are always verified; remove "+
+			"an OLVMClusterIdentity contains credentials and CA, and requires verified certificates; remove "+
 				"credentialsSecret, caConfigMap and insecureSkipTLSVerify")
 	}
 
@@ -91,7 +91,8 @@ func checkIdentity(of Engine, objects Objects, base *url.URL) error {
 
 	if !listsEngine(identity.Spec.AllowedServerURLs, base) {
 		return blocker.New(infrav1.EngineNotAllowedReason, identityPath,
-			"OLVMClusterIdentity %q may not be sent to %s; an administrator can add that URL to its allowedServerURLs",
+			"OLVMClusterIdentity %q does not allow the URL %s; an administrator can add the URL to its "+
+				"allowedServerURLs",
 			identity.Name, base)
 	}
 
@@ -122,8 +123,8 @@ func checkIdentityNamespace(identity *infrav1alpha1.OLVMClusterIdentity, namespa
 	for _, object := range named {
 		if namespace != "" && object.Namespace != namespace {
 			return blocker.New(infrav1.CredentialsNotAllowedReason, field,
-				"the Secret and the ConfigMap of OLVMClusterIdentity %q must be in namespace %s, that of the manager; "+
-					"an administrator can move them there", identity.Name, namespace)
+				"the Secret and the ConfigMap of OLVMClusterIdentity %q must be in the manager's namespace %s; an "+
+					"administrator can move them there", identity.Name, namespace)
 		}
 	}
 
@@ -175,16 +176,16 @@ func checkAllowedUse(identity *infrav1alpha1.OLVMClusterIdentity) error {
 	switch allowed := identity.Spec.AllowedNamespaces; {
 	case allowed == nil, len(allowed.List) == 0 && (allowed.Selector == nil || isEmptied(*allowed.Selector)):
 		return blocker.New(infrav1.NoNamespaceAllowedReason, field,
-			"no namespace may use it; list some, or write selector: {} to allow all")
+			"it allows no namespace; list some, or set selector: {} to allow all")
 	default:
 		if _, err := metav1.LabelSelectorAsSelector(allowed.Selector.ToKubernetes()); err != nil {
-			return blocker.New(infrav1.NoNamespaceAllowedReason, field+".selector", "it cannot be read: %v; correct it",
+			return blocker.New(infrav1.NoNamespaceAllowedReason, field+".selector", "it is invalid: %v; correct it",
 				err)
 		}
 	}
 
 	if len(identity.Spec.AllowedServerURLs) == 0 {
-		return blocker.New(infrav1.EngineNotAllowedReason, "spec.allowedServerURLs", "it is for no engine; list some")
+		return blocker.New(infrav1.EngineNotAllowedReason, "spec.allowedServerURLs", "it allows no engine; list some")
 	}
 
 	for i, url := range identity.Spec.AllowedServerURLs {

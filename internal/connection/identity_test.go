@@ -102,7 +102,7 @@ func TestAnotherUserOfAClusterWithAnIdentity(t *testing.T) {
 
 	objects.IdentityNamespace = "capolvm-system"
 	_, err = connection.BuildConfig(connection.ClusterEngine(cluster), objects)
-	check.Error(t, err, `OLVMClusterIdentity "production" must be in namespace capolvm-system`)
+	check.Error(t, err, `OLVMClusterIdentity "production" must be in the manager's namespace capolvm-system`)
 
 	config, err = connection.ReadConfigForUser(
 		t.Context(), reader, connection.ClusterEngine(cluster), "jump", connection.Policy{},
@@ -151,10 +151,12 @@ func TestAnIdentitySaysWhatKeepsOthersFromUsingIt(t *testing.T) {
 			infrav1.CredentialsNotFoundReason, "spec.credentialsSecret: "},
 		"its Secret is in another namespace": {func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
 			spec.CredentialsSecret.Namespace = "tenant"
-		}, []client.Object{secret(login)}, infrav1.CredentialsNotAllowedReason, "must be in namespace manager"},
+		}, []client.Object{secret(login)}, infrav1.CredentialsNotAllowedReason,
+			"must be in the manager's namespace manager"},
 		"its CA is in another namespace": {func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
 			spec.CAConfigMap = &infrav1alpha1.ObjectOfNamespace{Namespace: "tenant", Name: "ca"}
-		}, []client.Object{secret(login)}, infrav1.CredentialsNotAllowedReason, "must be in namespace manager"},
+		}, []client.Object{secret(login)}, infrav1.CredentialsNotAllowedReason,
+			"must be in the manager's namespace manager"},
 		"its CA is missing": {func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
 			spec.CAConfigMap = &infrav1alpha1.ObjectOfNamespace{Namespace: own, Name: "ca"}
 		}, []client.Object{secret(login)}, infrav1.CAConfigMapInvalidReason, "spec.caConfigMap: ConfigMap ca does not exist"},
@@ -162,10 +164,11 @@ func TestAnIdentitySaysWhatKeepsOthersFromUsingIt(t *testing.T) {
 			spec.CAConfigMap = &infrav1alpha1.ObjectOfNamespace{Namespace: own, Name: "ca"}
 		}, []client.Object{secret(login), ca}, infrav1.CAConfigMapInvalidReason, "spec.caConfigMap: "},
 		"it is for no namespace": {func(spec *infrav1alpha1.OLVMClusterIdentitySpec) { spec.AllowedNamespaces = nil },
-			[]client.Object{secret(login)}, infrav1.NoNamespaceAllowedReason, "spec.allowedNamespaces: no namespace may use it"},
+			[]client.Object{secret(login)}, infrav1.NoNamespaceAllowedReason,
+			"spec.allowedNamespaces: it allows no namespace"},
 		"its list is empty": {func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
 			spec.AllowedNamespaces = &infrav1alpha1.AllowedNamespaces{}
-		}, []client.Object{secret(login)}, infrav1.NoNamespaceAllowedReason, "no namespace may use it"},
+		}, []client.Object{secret(login)}, infrav1.NoNamespaceAllowedReason, "it allows no namespace"},
 		"its selector is none": {func(spec *infrav1alpha1.OLVMClusterIdentitySpec) {
 			spec.AllowedNamespaces.Selector = &infrav1.LabelSelector{
 				MatchExpressions: []infrav1.LabelRule{{Key: "a", Operator: "Near"}},

@@ -39,7 +39,7 @@ func checkTrustKeys(secret *corev1.Secret, server infrav1.OvirtAPIServer, caName
 	case "", "false", "no", "n", "off", "0":
 	case "true", "yes", "y", "on", "1":
 		if !server.InsecureSkipTLSVerify {
-			return refuse(insecureKey, "a Secret cannot turn the verification of certificates off; remove the key, "+
+			return refuse(insecureKey, "a Secret cannot turn off the verification of certificates; remove the key, "+
 				"and set %s or caConfigMap to the engine's CA certificate", caBundleKey)
 		}
 	default:
@@ -47,12 +47,12 @@ func checkTrustKeys(secret *corev1.Secret, server infrav1.OvirtAPIServer, caName
 	}
 
 	if file := strings.TrimSpace(secretText(secret, caFileKey)); file != "" {
-		return refuse(caFileKey, "the manager cannot read the file %q; remove the key, and write the certificates "+
-			"into the key %s", file, caBundleKey)
+		return refuse(caFileKey, "the manager cannot read the file %q; remove the key, and put the certificates into "+
+			"the key %s", file, caBundleKey)
 	}
 
 	if caNamed && strings.TrimSpace(secretText(secret, caBundleKey)) != "" {
-		return refuse(caBundleKey, "caConfigMap names the CA certificates, too; remove one of them")
+		return refuse(caBundleKey, "caConfigMap also contains CA certificates; remove one of them")
 	}
 
 	return nil
@@ -68,7 +68,7 @@ func withBundleOfSecret(config engine.Config, secret *corev1.Secret, field strin
 	config.CA = []byte(bundle + "\n")
 	if _, err := engine.New(config); err != nil {
 		return engine.Config{}, blocker.New(infrav1.CredentialsNotAllowedReason, field,
-			"key %s of Secret %q cannot be used: %v; put the engine's CA certificate in PEM there",
+			"key %s of Secret %q is invalid: %v; put the engine's CA certificate in PEM format there",
 			caBundleKey, secret.Name, err)
 	}
 

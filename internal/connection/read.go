@@ -35,7 +35,7 @@ func ReadObjects(ctx context.Context, reader client.Reader, of Engine) (Objects,
 		}
 
 		if err := out.readNamed(ctx, reader, of); err != nil {
-			return out, fmt.Errorf("failed to read what OLVMClusterIdentity %s names: %s", name,
+			return out, fmt.Errorf("failed to read the references of OLVMClusterIdentity %s: %s", name,
 				apierrors.ReasonForError(err))
 		}
 

@@ -465,27 +465,27 @@ func TestAMachineThatIsRefused(t *testing.T) {
 	}{
 		"a name that is too long": {
 			func(in *Input) { in.VMName = strings.Repeat("ü", engine.MaxVMName+1) },
-			invalid, "metadata.name", fmt.Sprintf("has %d characters", engine.MaxVMName+1),
+			invalid, "metadata.name", fmt.Sprintf("with %d characters", engine.MaxVMName+1),
 		},
 		"consoles of a high-performance VM": {
 			vm(func(v *infrav1.VirtualMachine) { v.Type, v.GraphicsConsoles = "high_performance", "Keep" }),
-			invalid, path + "graphicsConsoles", "write Remove or leave it out",
+			invalid, path + "graphicsConsoles", "set it to Remove, or omit it",
 		},
 		"a TPM without UEFI": {
 			vm(func(v *infrav1.VirtualMachine) {
 				v.Firmware = infrav1.Firmware{BiosType: "q35_sea_bios", TPM: ptr.To(true)}
 			}),
-			invalid, path + "firmware.tpm", "a TPM needs UEFI, and biosType is q35_sea_bios",
+			invalid, path + "firmware.tpm", "a TPM needs UEFI, but biosType is q35_sea_bios",
 		},
 		"huge pages as a custom property": {
 			vm(func(v *infrav1.VirtualMachine) {
 				v.CustomProperties = []infrav1.CustomProperty{{Name: "a"}, {Name: "hugepages"}}
 			}),
-			invalid, path + "customProperties[1].name", "write spec.virtualMachine.hugePages",
+			invalid, path + "customProperties[1].name", "use spec.virtualMachine.hugePages",
 		},
 		"mediated devices as a custom property": {
 			vm(func(v *infrav1.VirtualMachine) { v.CustomProperties = []infrav1.CustomProperty{{Name: "mdev_type"}} }),
-			invalid, path + "customProperties[0].name", "write spec.virtualMachine.mediatedDevices",
+			invalid, path + "customProperties[0].name", "use spec.virtualMachine.mediatedDevices",
 		},
 		"an operating system that the engine does not know": {
 			vm(func(v *infrav1.VirtualMachine) { v.OSType = "beos" }),
@@ -509,11 +509,11 @@ func TestAMachineThatIsRefused(t *testing.T) {
 		},
 		"an instance type and a topology": {
 			vm(func(v *infrav1.VirtualMachine) { v.InstanceType, v.CPU.Topology.Threads = "Small", 1 }),
-			invalid, path + "cpu.topology", `the instance type "Small" has the CPU; remove one of the two`,
+			invalid, path + "cpu.topology", `the instance type "Small" defines the CPU; remove one of the two`,
 		},
 		"an instance type and maximum memory": {
 			vm(func(v *infrav1.VirtualMachine) { v.InstanceType, v.MaximumMemory = "Small", "8GB" }),
-			invalid, path + "maximumMemory", `the instance type "Small" has the memory; remove one of the two`,
+			invalid, path + "maximumMemory", `the instance type "Small" defines the memory; remove one of the two`,
 		},
 		"an instance type that the engine does not have": {
 			vm(func(v *infrav1.VirtualMachine) { v.InstanceType = "Huge" }),
@@ -565,11 +565,11 @@ func TestAMachineThatIsRefused(t *testing.T) {
 		},
 		"a pinned CPU and an instance type": {
 			vm(func(v *infrav1.VirtualMachine) { v.CPU.AutoPinningPolicy, v.InstanceType = "resize_and_pin", "Small" }),
-			invalid, path + "cpu.autoPinningPolicy", `the instance type "Small" has the CPU`,
+			invalid, path + "cpu.autoPinningPolicy", `the instance type "Small" defines the CPU`,
 		},
 		"a pinned CPU on any host": {
 			vm(func(v *infrav1.VirtualMachine) { v.CPU.AutoPinningPolicy = "resize_and_pin" }),
-			invalid, path + "cpu.autoPinningPolicy", "it needs hosts to pin to",
+			invalid, path + "cpu.autoPinningPolicy", "pinning needs hosts",
 		},
 		"a template that needs a version": {
 			func(in *Input) { in.Spec.VMTemplateName, in.KubernetesVersion = "ock-${KUBERNETES_VERSION}", "" },
@@ -620,7 +620,7 @@ func TestAMachineThatIsRefused(t *testing.T) {
 		},
 		"an interface of the template that the machine does not name": {
 			func(in *Input) { in.Spec.VMTemplateName = "with-nic" },
-			invalid, "spec.additionalNetworks", `template "with-nic" gives its VMs a network interface "eth0"`,
+			invalid, "spec.additionalNetworks", `template "with-nic" has a network interface "eth0"`,
 		},
 		"a tag that is not there": {
 			vm(func(v *infrav1.VirtualMachine) { v.Tags = []string{"prod", "else"} }),
@@ -632,7 +632,7 @@ func TestAMachineThatIsRefused(t *testing.T) {
 		},
 		"a root disk that is smaller than the template's": {
 			rootDisk("ol9-k8s", infrav1.RootDisk{Size: "20479MB"}),
-			invalid, path + "rootDisk.size", "20479MB is less than the template's disk has",
+			invalid, path + "rootDisk.size", "20479MB is less than the size of the template's disk",
 		},
 		"a root disk whose size is none": {
 			rootDisk("ol9-k8s", infrav1.RootDisk{Size: "large"}),
@@ -644,7 +644,7 @@ func TestAMachineThatIsRefused(t *testing.T) {
 		},
 		"a linked disk of another format": {
 			rootDisk("ol9-k8s", infrav1.RootDisk{Format: "raw", Clone: ptr.To(false)}),
-			invalid, path + "rootDisk.clone", "format raw needs a copy; write true or leave it out",
+			invalid, path + "rootDisk.clone", "format raw needs a copy; set it to true, or omit it",
 		},
 		"a linked disk elsewhere": {
 			rootDisk("ol9-k8s", infrav1.RootDisk{StorageDomainName: "olvm-data-2", Clone: ptr.To(false)}),
@@ -671,7 +671,8 @@ func TestAMachineThatIsRefused(t *testing.T) {
 				in.Spec.VMTemplateName = "diskless"
 				in.Spec.VirtualMachine.DataDisks = []infrav1.DataDisk{{Name: "a", Size: "1GB"}}
 			},
-			invalid, path + "dataDisks[0].storageDomainName", "the template has no disk whose storage domain could be",
+			invalid, path + "dataDisks[0].storageDomainName",
+			"the template has no disk to copy the storage domain from",
 		},
 	}
 	for name, test := range tests {
@@ -738,7 +739,7 @@ func TestAnEngineThatIsTooOldPinsNoCPU(t *testing.T) {
 			}
 
 			checkBlocked(t, err, infrav1.InvalidHardwareReason, "spec.virtualMachine.cpu.autoPinningPolicy",
-				"and cannot do it before 4.4.5; write none")
+				"but this needs 4.4.5 or later; set it to none")
 		})
 	}
 }

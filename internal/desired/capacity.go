@@ -42,7 +42,7 @@ func ComputeCapacity(spec infrav1.OLVMMachineSpec) (corev1.ResourceList, error) 
 	if isAutoPinned(spec.VirtualMachine) {
 		return nil, newInvalidError(
 			"spec.virtualMachine.cpu.autoPinningPolicy",
-			"only the host knows the size of the CPU; to scale from zero, annotate the MachineDeployment with "+
+			"the size of the CPU depends on the host; to scale from zero, annotate the MachineDeployment with "+
 				"capacity.cluster-autoscaler.kubernetes.io/cpu and memory",
 		)
 	}

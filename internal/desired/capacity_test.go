@@ -74,7 +74,7 @@ func TestACapacityThatOnlyTheEngineKnows(t *testing.T) {
 		"the CPU of a host": {
 			infrav1.VirtualMachine{Memory: "8GB", CPU: infrav1.CPU{AutoPinningPolicy: "resize_and_pin"}},
 			infrav1.InvalidHardwareReason, "spec.virtualMachine.cpu.autoPinningPolicy",
-			"only the host knows the size of the CPU",
+			"the size of the CPU depends on the host",
 		},
 		"memory that is no size": {
 			infrav1.VirtualMachine{Memory: "a lot"}, infrav1.InvalidMemoryReason, "spec.virtualMachine.memory",

@@ -30,7 +30,7 @@ func (r *machineResolver) adoptClaimed(ctx context.Context) error {
 	at := slices.IndexFunc(clusters, func(c engine.Cluster) bool { return c.ID == engine.RefID(vm.Cluster) })
 	if at < 0 {
 		return blocker.New(infrav1.InventoryInvalidReason, "OLVMCluster spec.olvmDatacenterName",
-			"VM %s of the inventory is not in data center %q; name that of the inventory, or another inventory",
+			"VM %s of the inventory is not in data center %q; correct the data center, or select another inventory",
 			vm.Name, r.in.Cluster.OLVMDatacenterName)
 	}
 

@@ -53,7 +53,7 @@ func checkDevices(vm infrav1.VirtualMachine, out *render.Machine) error {
 	firmware := vm.Firmware
 	if strings.HasSuffix(firmware.BiosType, "_sea_bios") && firmware.TPM != nil && *firmware.TPM {
 		return newInvalidError(vmPath+"firmware.tpm",
-			"a TPM needs UEFI, and biosType is %s; write q35_ovmf or q35_secure_boot", firmware.BiosType)
+			"a TPM needs UEFI, but biosType is %s; set it to q35_ovmf or q35_secure_boot", firmware.BiosType)
 	}
 
 	out.BIOSType, out.TPM = firmware.BiosType, firmware.TPM
@@ -71,9 +71,9 @@ func checkDevices(vm infrav1.VirtualMachine, out *render.Machine) error {
 	for i, property := range vm.CustomProperties {
 		switch field := fmt.Sprintf("%scustomProperties[%d].name", vmPath, i); property.Name {
 		case "hugepages":
-			return newInvalidError(field, "huge pages have a field of their own: write %shugePages", vmPath)
+			return newInvalidError(field, "huge pages have a separate field: use %shugePages", vmPath)
 		case "mdev_type":
-			return newInvalidError(field, "mediated devices have a field of their own: write %smediatedDevices", vmPath)
+			return newInvalidError(field, "mediated devices have a separate field: use %smediatedDevices", vmPath)
 		}
 
 		if out.CustomProperties == nil {
@@ -96,7 +96,7 @@ func checkHostDevices(
 	}
 
 	if len(hosts) != 1 {
-		return newInvalidError(field, "they belong to one host, and the VM may run on %s; name one host in "+
+		return newInvalidError(field, "a host device belongs to one host, but the VM may run on %s; name one host in "+
 			"%splacement.hostNames", describeHostCount(len(hosts)), vmPath)
 	}
 

@@ -30,8 +30,8 @@ func CheckEndpoints(name string, asked clusterv1.APIEndpoint, own infrav1.APIEnd
 	}
 
 	return blocker.New(infrav1.EndpointsDifferReason, "spec.controlPlaneEndpoint",
-		"it is %s:%d, but spec.controlPlaneEndpoint of Cluster %s is %s:%d; nodes would look for the API server at "+
-			"the second address, and the machines serve it at the first. Set both to the same",
+		"it is %s:%d, but spec.controlPlaneEndpoint of Cluster %s is %s:%d. Nodes use the second address, but "+
+			"machines serve the first. Set both to the same value",
 		own.Host, own.Port, name, asked.Host, asked.Port)
 }
 

@@ -82,7 +82,7 @@ func TestTheNetworkOfAGuest(t *testing.T) {
 		"two addresses of one family": {
 			nics:      []addressing.NIC{nic("nic1", &addressing.GuestNIC{Field: "spec.virtualMachine.network"})},
 			addresses: map[string][]addressrange.Address{"nic1": {static("10.0.0.7/24", ""), static("10.0.0.8/24", "")}},
-			problem:   "spec.virtualMachine.network: it gets two addresses of one family, 10.0.0.8 is the second",
+			problem:   "spec.virtualMachine.network: it gets two addresses of one family, and 10.0.0.8 is the second",
 		},
 		"DHCP and an address of the same family": {
 			nics:      []addressing.NIC{nic("nic1", &addressing.GuestNIC{Field: "f", DHCPv6: true})},
@@ -201,7 +201,7 @@ func TestANodeAsksItsOwnNameServerFirst(t *testing.T) {
 		"a node without an address": {
 			in:      serving(infrav1.WorkerRole, dns),
 			servers: "[10.0.0.3]", domains: "[example.com]",
-			problem: "spec.olvmNetwork: the first network interface has no static address",
+			problem: "spec.olvmNetwork: controlPlaneServices.dns needs a static address on the first network interface",
 		},
 		"a node without an address, in a preview": {
 			in:      serving(infrav1.WorkerRole, dns),
@@ -411,16 +411,17 @@ func TestServicesOfANodeThatAreRefused(t *testing.T) {
 			in: serving(infrav1.ControlPlaneRole, infrav1.ControlPlaneServices{
 				VirtualIPProvider: keepalived, IngressVirtualIP: "fd00::6",
 			}, "10.0.0.7/24"),
-			problem: "no static address of the family of the ingress address fd00::6, which keepalived is to hold; give it " +
-				"one, or remove controlPlaneServices.ingressVirtualIP",
+			problem: "no static address of the same family as the ingress address fd00::6, so keepalived cannot " +
+				"hold it; add a static address, or remove controlPlaneServices.ingressVirtualIP",
 		},
 		"keepalived without an address of the node": {
-			in:      serving(infrav1.ControlPlaneRole, infrav1.ControlPlaneServices{VirtualIPProvider: keepalived}, "fd00::7/64"),
-			problem: "spec.olvmNetwork: the first network interface has no static address of the family of the control",
+			in: serving(infrav1.ControlPlaneRole, infrav1.ControlPlaneServices{VirtualIPProvider: keepalived}, "fd00::7/64"),
+			problem: "spec.olvmNetwork: the first network interface has no static address of the same family as " +
+				"the control",
 		},
 		"an ingress without an address of the node": {
 			in:      serving(infrav1.WorkerRole, infrav1.ControlPlaneServices{IngressVirtualIP: "10.0.0.6"}, "fd00::7/64"),
-			problem: "of the family of the ingress address 10.0.0.6",
+			problem: "of the same family as the ingress address 10.0.0.6",
 		},
 		"services that no node can have": {
 			in:      serving(infrav1.WorkerRole, infrav1.ControlPlaneServices{IngressVirtualIP: "apps"}, "10.0.0.7/24"),

@@ -44,7 +44,7 @@ func resolveInstanceType(
 	ctx context.Context, client *engine.Client, vm infrav1.VirtualMachine, out *render.Machine,
 ) error {
 	if t := vm.CPU.Topology; t.Cores != 0 || t.Sockets != 0 || t.Threads != 0 {
-		return newInvalidError(vmPath+"cpu.topology", "the instance type %q has the CPU; remove one of the two",
+		return newInvalidError(vmPath+"cpu.topology", "the instance type %q defines the CPU; remove one of the two",
 			vm.InstanceType)
 	}
 
@@ -54,7 +54,7 @@ func resolveInstanceType(
 		{"maximumMemory", vm.MaximumMemory},
 	} {
 		if size.value != "" {
-			return newInvalidError(vmPath+size.field, "the instance type %q has the memory; remove one of the two",
+			return newInvalidError(vmPath+size.field, "the instance type %q defines the memory; remove one of the two",
 				vm.InstanceType)
 		}
 	}
@@ -138,13 +138,13 @@ func checkAutoPinning(
 	}
 
 	if vm.InstanceType != "" {
-		return newInvalidError(field, "the instance type %q has the CPU; remove one of the two", vm.InstanceType)
+		return newInvalidError(field, "the instance type %q defines the CPU; remove one of the two", vm.InstanceType)
 	}
 
 	if len(placement.HostIDs) == 0 {
 		return newInvalidError(
 			field,
-			"it needs hosts to pin to; name them in %splacement.hostNames, or use a failure domain that has hosts",
+			"pinning needs hosts; name them in %splacement.hostNames, or use a failure domain with hosts",
 			vmPath,
 		)
 	}
@@ -156,7 +156,7 @@ func checkAutoPinning(
 
 	if !ok {
 		return newInvalidError(
-			field, "the engine is of version %s and cannot do it before 4.4.5; write none", product.Version,
+			field, "the engine has version %s, but this needs 4.4.5 or later; set it to none", product.Version,
 		)
 	}
 
@@ -181,7 +181,8 @@ func copyOptions(vm infrav1.VirtualMachine, out *render.Machine) error {
 
 	if vm.GraphicsConsoles == "Keep" {
 		return newInvalidError(
-			vmPath+"graphicsConsoles", "a high_performance VM has none; write Remove or leave it out",
+			vmPath+"graphicsConsoles",
+			"a high_performance VM cannot have graphics consoles; set it to Remove, or omit it",
 		)
 	}
 
@@ -289,8 +290,9 @@ func checkTemplateDisks(
 		_, _, err := client.ChooseDiskPlace(ctx, dc, engine.DiskPlace{Among: disk.StorageDomainIDs()})
 		if errors.As(err, &inactive) {
 			return blocker.New(infrav1.StorageDomainInactiveReason, "spec.vmTemplateName",
-				"no VM can be made of disk %q of template %q: %s; activate it in the engine, copy the disk to another "+
-					"one there, or name another template", disk.AliasText(), template.Name, inactive)
+				"disk %q of template %q cannot be copied to a VM: %s. Activate the storage domain in the engine, copy "+
+					"the disk to another domain there, or use another template",
+				disk.AliasText(), template.Name, inactive)
 		} else if err != nil {
 			return err
 		}
@@ -352,7 +354,7 @@ func resolveDataDisk(
 	out.Sparse = isSparse != nil && *isSparse // a raw disk is preallocated unless it requests sparse
 	if out.StorageDomainID == "" {
 		return out, newInvalidError(field+"storageDomainName",
-			"the template has no disk whose storage domain could be taken; name one")
+			"the template has no disk to copy the storage domain from; name a storage domain")
 	}
 
 	return out, nil
@@ -391,7 +393,7 @@ func resolveRootDisk(
 
 	if out.Clone = want.Clone; needs != "" {
 		if want.Clone != nil && !*want.Clone {
-			return newInvalidError(path+"clone", "%s needs a copy; write true or leave it out", needs)
+			return newInvalidError(path+"clone", "%s needs a copy; set it to true, or omit it", needs)
 		}
 
 		yes := true
@@ -412,7 +414,8 @@ func resolveRootDisk(
 	}
 
 	if size < origin.ProvisionedSize {
-		return newInvalidError(path+"size", "%s is less than the template's disk has (%d bytes); disks are not shrunk",
+		return newInvalidError(path+"size", "%s is less than the size of the template's disk (%d bytes), and disks "+
+			"cannot shrink",
 			want.Size, origin.ProvisionedSize)
 	}
 

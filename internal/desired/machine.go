@@ -192,8 +192,8 @@ func (r *machineResolver) checkName(context.Context) error {
 	}
 
 	return &blocker.Error{Reason: infrav1.InvalidHardwareReason, Field: "metadata.name", Message: fmt.Sprintf(
-		"the VM has the name of its machine, which has %d characters; the engine takes %d: give the machine, or what "+
-			"makes it, a shorter name", length, engine.MaxVMName)}
+		"the VM has the machine's name with %d characters, but the engine allows %d; shorten the name of the "+
+			"machine, or of the object that creates it", length, engine.MaxVMName)}
 }
 
 // resolveHardware resolves options, the operating system, sizes, and the network configuration of the guest.
@@ -276,7 +276,7 @@ func (r *machineResolver) resolveTemplate(ctx context.Context) error {
 			Reason: infrav1.VMTemplateNotFoundReason,
 			Field:  field,
 			Message: fmt.Sprintf(
-				"it contains %s and the Machine has no version; set the Machine's spec.version", versionVariable),
+				"it contains %s, but the Machine has no version; set the Machine's spec.version", versionVariable),
 		}
 	}
 
@@ -351,7 +351,7 @@ var memoryPattern = regexp.MustCompile(`^(\d+(?:\.\d+)?)\s*(?:([kKmMgGtT])[iI]?)
 func ParseMemory(text string) (int64, error) {
 	match := memoryPattern.FindStringSubmatch(strings.TrimSpace(text))
 	if match == nil {
-		return 0, fmt.Errorf("%q is not a size; write a number with the unit MB, GB or TB, such as 16GB or 16Gi", text)
+		return 0, fmt.Errorf("%q is not a size; use a number with the unit MB, GB or TB, such as 16GB or 16Gi", text)
 	}
 
 	number, err := strconv.ParseFloat(match[1], 64)
@@ -367,7 +367,7 @@ func ParseMemory(text string) (int64, error) {
 	case bytes < 256*mib:
 		return 0, fmt.Errorf("%q is less than 256MB, with which no node boots", text)
 	case bytes > 12<<40:
-		return 0, fmt.Errorf("%q is more than 12TB, the most that an engine gives to a VM", text)
+		return 0, fmt.Errorf("%q is more than 12TB, the engine's maximum for a VM", text)
 	case math.Mod(bytes, mib) != 0:
 		return 0, fmt.Errorf("%q is not a whole number of MB", text)
 	}

@@ -56,7 +56,7 @@ func resolveGuestNIC(nic addressing.NIC, in Input) (render.GuestNIC, error) {
 
 		if family.Method != render.Off {
 			return render.GuestNIC{}, blocker.New(infrav1.AddressRangeInvalidReason, g.Field,
-				"it gets two addresses of one family, %s is the second; give it one source for each family",
+				"it gets two addresses of one family, and %s is the second one; use one source per family",
 				address.Addr())
 		}
 
@@ -110,8 +110,8 @@ func resolveNetworks(
 		if !isNamed && !out.RemoveTemplateNICs {
 			return nil, nil, newInvalidError(
 				"spec.additionalNetworks",
-				"template %q gives its VMs a network interface %q, which the machine does not name; name it as "+
-					"vnicName, set spec.removeTemplateInterfaces to true, or remove it from the template",
+				"template %q has a network interface %q that the machine does not name; name it in vnicName, set "+
+					"spec.removeTemplateInterfaces to true, or remove it from the template",
 				template.Name,
 				given.Name,
 			)
@@ -143,8 +143,7 @@ func resolveNIC(
 				Reason: infrav1.VNICProfileNotFoundReason,
 				Field:  n.Field + "vnicProfileName",
 				Message: fmt.Sprintf(
-					"data center %q has %d vNIC profiles %q, on the networks %q; correct the name, or name the "+
-						"network as networkName",
+					"data center %q has %d vNIC profiles %q, on the networks %q; correct the name, or add networkName",
 					dc.Name, len(profiles), n.VNICProfileName, names,
 				),
 			}

@@ -37,8 +37,7 @@ func ParseRouterIDs(c *infrav1.OLVMCluster) (RouterIDs, error) {
 			Reason: infrav1.ControlPlaneServicesInvalidReason,
 			Field:  "metadata.annotations[" + infrav1.RouterIDsAnnotation + "]",
 			Message: fmt.Sprintf(
-				"%v; write back what it was, such as {\"api\":51}: it stands in "+
-					"/etc/keepalived/keepalived.conf of the nodes",
+				"%v; restore its value, such as {\"api\":51}, from /etc/keepalived/keepalived.conf of the nodes",
 				err,
 			),
 		}
@@ -157,7 +156,7 @@ func chooseRouterID(cluster string, router virtualRouter, has RouterIDs, inUse [
 	return 0, &blocker.Error{
 		Reason: infrav1.VirtualRouterIDInUseReason,
 		Field:  router.field,
-		Message: fmt.Sprintf("all %d IDs are in use by other clusters of this engine; use virtualIPProvider KubeVIP",
+		Message: fmt.Sprintf("other clusters of this engine use all %d IDs; use virtualIPProvider KubeVIP",
 			maxRouterID),
 	}
 }

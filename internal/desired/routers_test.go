@@ -79,10 +79,10 @@ func TestRouterIDsAreUsedUp(t *testing.T) {
 
 	asked, of := routed()
 	_, err := ChooseRouterIDs("ns/a", asked, of, nil, all)
-	check.Error(t, err, "all 255 IDs are in use")
+	check.Error(t, err, "other clusters of this engine use all 255 IDs")
 
 	got, err := ChooseRouterIDs("ns/a", asked, of, nil, slices.Delete(all, 99, 100))
-	check.Error(t, err, "all 255 IDs are in use")
+	check.Error(t, err, "other clusters of this engine use all 255 IDs")
 	check.Equal(t, "the one that is free", got[APIRouter], 100)
 }
 

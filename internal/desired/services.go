@@ -57,7 +57,7 @@ func checkEndpointHolder(cluster infrav1.OLVMClusterSpec) error {
 	}
 
 	return newServicesError("spec.controlPlaneEndpoint.host",
-		"%q is not an IP address, which %s could give to a node; write one, or set "+
+		"%q is not an IP address, so %s cannot assign it to a node; use one, or set "+
 			"controlPlaneServices.virtualIPProvider to External",
 		cluster.ControlPlaneEndpoint.Host, holder)
 }
@@ -72,7 +72,7 @@ func checkAPIServerPort(cluster infrav1.OLVMClusterSpec) error {
 	}
 
 	return newServicesError("spec.controlPlaneServices.apiServerPort",
-		"the load balancer listens at port %d itself; choose another", port)
+		"the load balancer itself listens on port %d; choose another port", port)
 }
 
 // checkVirtualAddresses checks that each address occurs only once, and that an additional address has the other family.
@@ -101,14 +101,15 @@ func checkVirtualAddresses(cluster infrav1.OLVMClusterSpec) error {
 		}
 
 		if other, taken := addresses[address]; taken {
-			return newServicesError(field, "%s is that of %s, too; they need addresses of their own", address, other)
+			return newServicesError(field, "%s is also the address of %s; use different addresses", address, other)
 		}
 
 		if addresses[address] = each.field; !each.additional {
 			first = address
 		} else if first.Is4() == address.Is4() {
 			return newServicesError(
-				field, "%s is of the same family as %s; write one of the other family, or remove it", address, first,
+				field, "%s has the same address family as %s; use an address of the other family, or remove it",
+				address, first,
 			)
 		}
 	}
@@ -139,11 +140,11 @@ func checkKubeVIPLease(cluster infrav1.OLVMClusterSpec) error {
 	switch {
 	case lease.Duration <= lease.RenewDeadline:
 		return newServicesError(field+"durationSeconds",
-			"it is %d, and renewDeadlineSeconds is %d; make durationSeconds longer",
+			"it is %d, but renewDeadlineSeconds is %d; increase durationSeconds",
 			lease.Duration, lease.RenewDeadline)
 	case 5*lease.RenewDeadline <= 6*lease.RetryPeriod: // nodes wait for up to 1.2 times the period
 		return newServicesError(field+"renewDeadlineSeconds",
-			"it is %d, and retryPeriodSeconds is %d; make renewDeadlineSeconds longer than 1.2 times that",
+			"it is %d, but retryPeriodSeconds is %d; increase renewDeadlineSeconds to more than 1.2 times that",
 			lease.RenewDeadline, lease.RetryPeriod)
 	}
 
@@ -159,7 +160,8 @@ func checkDNS(cluster infrav1.OLVMClusterSpec) error {
 	}
 
 	return newServicesError("spec.controlPlaneEndpoint.host",
-		"%q is not an IP address, to which controlPlaneServices.dns could resolve api.%s; write one, or remove dns",
+		"%q is not an IP address, so controlPlaneServices.dns cannot resolve api.%s to it; use an IP address, or "+
+			"remove dns",
 		cluster.ControlPlaneEndpoint.Host, dns.Domain)
 }
 
@@ -178,9 +180,8 @@ func addClusterDNS(in Input, out *render.Machine) error {
 		return &blocker.Error{
 			Reason: infrav1.ControlPlaneServicesInvalidReason,
 			Field:  in.NICs[0].Field[:len(in.NICs[0].Field)-1],
-			Message: "the first network interface has no static address, at which the node could " +
-				"answer for the names of " +
-				"controlPlaneServices.dns; give it one, or have the DNS of the site know them",
+			Message: "controlPlaneServices.dns needs a static address on the first network interface of each node; " +
+				"add one, or use the DNS of your site instead",
 		}
 	}
 
@@ -335,8 +336,8 @@ func (s *nodeServices) findOwnAddress(what string, virtual netip.Addr, otherwise
 		Reason: infrav1.ControlPlaneServicesInvalidReason,
 		Field:  s.NICs[0].Field[:len(s.NICs[0].Field)-1],
 		Message: fmt.Sprintf(
-			"the first network interface has no static address of the family of %s %s, which keepalived is "+
-				"to hold; give it one, or %s",
+			"the first network interface has no static address of the same family as %s %s, so keepalived cannot "+
+				"hold it; add a static address, or %s",
 			what,
 			virtual,
 			otherwise,

@@ -24,13 +24,13 @@ func TestServicesThatCannotWork(t *testing.T) {
 			VirtualIPProvider:    "Keepalived",
 			LoadBalancerProvider: "HAProxy",
 			APIServerPort:        6443,
-		}, "spec.controlPlaneServices.apiServerPort: the load balancer listens at port 6443 itself"},
+		}, "spec.controlPlaneServices.apiServerPort: the load balancer itself listens on port 6443"},
 		"no ingress address": {"10.0.0.5", infrav1.ControlPlaneServices{
 			IngressVirtualIP: "apps",
 		}, `spec.controlPlaneServices.ingressVirtualIP: "apps" is not an IP address`},
 		"one address for both": {"10.0.0.5", infrav1.ControlPlaneServices{
 			IngressVirtualIP: "10.0.0.5",
-		}, "10.0.0.5 is that of controlPlaneEndpoint.host, too"},
+		}, "10.0.0.5 is also the address of controlPlaneEndpoint.host"},
 		"not an address of IPv6": {"10.0.0.5", infrav1.ControlPlaneServices{
 			VirtualIPProvider:   "Keepalived",
 			AdditionalVirtualIP: "fd00",
@@ -39,18 +39,18 @@ func TestServicesThatCannotWork(t *testing.T) {
 			VirtualIPProvider:          "Keepalived",
 			IngressVirtualIP:           "fd00::6",
 			AdditionalIngressVirtualIP: "fd00::7",
-		}, "additionalIngressVirtualIP: fd00::7 is of the same family as fd00::6"},
+		}, "additionalIngressVirtualIP: fd00::7 has the same address family as fd00::6"},
 		"names of a name": {"api.example.com", infrav1.ControlPlaneServices{
 			DNS: &infrav1.ClusterDNS{Domain: "a.example.com"},
-		}, "to which controlPlaneServices.dns could resolve api.a.example.com"},
+		}, "controlPlaneServices.dns cannot resolve api.a.example.com to it"},
 		"a lease that ends before it is renewed": {"10.0.0.5", infrav1.ControlPlaneServices{
 			VirtualIPProvider: "KubeVIP",
 			KubeVIPLease:      &infrav1.KubeVIPLease{DurationSeconds: 10},
-		}, "spec.controlPlaneServices.kubeVIPLease.durationSeconds: it is 10, and renewDeadlineSeconds is 10"},
+		}, "spec.controlPlaneServices.kubeVIPLease.durationSeconds: it is 10, but renewDeadlineSeconds is 10"},
 		"a lease that is not tried in time": {"10.0.0.5", infrav1.ControlPlaneServices{
 			VirtualIPProvider: "KubeVIP",
 			KubeVIPLease:      &infrav1.KubeVIPLease{RetryPeriodSeconds: 9},
-		}, "kubeVIPLease.renewDeadlineSeconds: it is 10, and retryPeriodSeconds is 9"},
+		}, "kubeVIPLease.renewDeadlineSeconds: it is 10, but retryPeriodSeconds is 9"},
 		"a short lease": {"10.0.0.5", infrav1.ControlPlaneServices{
 			VirtualIPProvider: "KubeVIP",
 			KubeVIPLease: &infrav1.KubeVIPLease{

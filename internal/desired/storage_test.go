@@ -102,7 +102,9 @@ func TestStorageThatIsNotActiveIsRefusedBeforeAnythingIsMade(t *testing.T) {
 			check.Equal(t, "field", refused.Field, test.field)
 			check.Equal(t, "reason", refused.Reason, test.reason)
 			check.Contains(t, "message", refused.Message, `storage domain "retired" has the status maintenance`)
-			check.Contains(t, "message", refused.Message, "activate it in the engine")
+			check.Contains(t, "message", refused.Message, map[bool]string{
+				true: "Activate the storage domain in the engine", false: "activate it in the engine",
+			}[name == "a template"])
 		})
 	}
 }

@@ -66,7 +66,7 @@ func usesIgnition(in Input, template *engine.Template) bool {
 // mergeUserData merges the bootstrap data with data that only the infrastructure knows. machine already has its guests.
 func mergeUserData(in Input, template *engine.Template, machine render.Machine) (string, error) {
 	if in.Bootstrap == nil {
-		return "", checkFormat(in, template, in.Announced, "what "+in.AnnouncedBy+" makes")
+		return "", checkFormat(in, template, in.Announced, "the user data from "+in.AnnouncedBy)
 	}
 
 	format := cmp.Or(in.Bootstrap.Format, bootstrap.CloudConfig)
@@ -98,8 +98,8 @@ func mergeUserData(in Input, template *engine.Template, machine render.Machine) 
 	}
 
 	if len(merged) > most {
-		return "", newDataError(in.Bootstrap.Source, "with what is added the user data has %d bytes, and at most "+
-			"%d can be given to a VM; put large files into the image, or let the guest fetch them", len(merged), most)
+		return "", newDataError(in.Bootstrap.Source, "the complete user data has %d bytes, but a VM can get at most "+
+			"%d; put large files into the image, or have the guest download them", len(merged), most)
 	}
 
 	if !pointer {
@@ -126,15 +126,15 @@ func checkFormat(in Input, template *engine.Template, format bootstrap.Format, s
 	switch {
 	case given && !ignition:
 		return newDataError("spec.virtualMachine.osType",
-			"it is %q, with which the engine hands the user data to cloud-init, and %s is for Ignition; set it "+
-				"to %s for an image with Ignition, or the format of the KubeadmConfig to cloud-config (a cluster file "+
-				"has that from --flavor)",
+			"with %q, the engine passes the user data to cloud-init, but %s is for Ignition. For an image with "+
+				"Ignition, set it to %s. Otherwise, set the format of the KubeadmConfig to cloud-config (a cluster "+
+				"file takes it from --flavor)",
 			os, source, IgnitionOS)
 	case ignition && format == bootstrap.CloudConfig:
 		return newDataError("spec.virtualMachine.osType",
-			"it is %q, with which the engine hands the user data to Ignition, and %s is a cloud-config; set the "+
-				"format of the KubeadmConfig to ignition (a cluster file has that from --flavor), or another osType "+
-				"for an image with cloud-init",
+			"with %q, the engine passes the user data to Ignition, but %s is a cloud-config. Set the format of the "+
+				"KubeadmConfig to ignition (a cluster file takes it from --flavor). For an image with cloud-init, "+
+				"set another osType",
 			os, source)
 	}
 
@@ -145,13 +145,13 @@ func checkFormat(in Input, template *engine.Template, format bootstrap.Format, s
 func publishUserData(in Input, template *engine.Template, merged []byte) (string, error) {
 	const field = "userData.bootstrapDelivery"
 	if !usesIgnition(in, template) {
-		return "", newDataError(field, "Pointer is for images with Ignition: the engine gives cloud-init nothing with "+
-			"which it could fetch and verify the rest; set it to Inline")
+		return "", newDataError(field, "Pointer works only for images with Ignition: cloud-init cannot fetch and "+
+			"verify the rest of the user data; set it to Inline")
 	}
 
 	if in.Bootstrap.Offer == nil {
-		return "", newDataError(field, "Pointer needs the flag --bootstrap-url of the manager, which says where VMs "+
-			"reach it; set the flag, or bootstrapDelivery to Inline")
+		return "", newDataError(field, "Pointer needs the manager's flag --bootstrap-url, its URL for VMs; set the "+
+			"flag, or set bootstrapDelivery to Inline")
 	}
 
 	where, err := in.Bootstrap.Offer(merged)

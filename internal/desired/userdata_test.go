@@ -114,11 +114,11 @@ func TestAFormatIsCheckedBeforeThereIsData(t *testing.T) {
 		"not known, for cloud-init": {"", "ol_9x64", ""},
 		"not known, for Ignition":   {"", IgnitionOS, ""},
 		"as the template reads it":  {bootstrap.Ignition, IgnitionOS, ""},
-		"Ignition for cloud-init":   {bootstrap.Ignition, "ol_9x64", "what KubeadmConfig a makes is for Ignition"},
+		"Ignition for cloud-init":   {bootstrap.Ignition, "ol_9x64", "the user data from KubeadmConfig a is for Ignition"},
 		"a cloud-config for Ignition": {
 			bootstrap.CloudConfig,
 			IgnitionOS,
-			"what KubeadmConfig a makes is a cloud-config",
+			"the user data from KubeadmConfig a is a cloud-config",
 		},
 	}
 	for name, test := range tests {
@@ -170,7 +170,7 @@ func TestUserDataIsNoLargerThanWhatCanBeGiven(t *testing.T) {
 
 			_, err = build(padding + 1)
 			checkBlocked(t, err, infrav1.BootstrapDataInvalidReason, "Secret boot",
-				fmt.Sprintf("has %d bytes, and at most %d can be given to a VM", test.most+1, test.most))
+				fmt.Sprintf("has %d bytes, but a VM can get at most %d", test.most+1, test.most))
 		})
 	}
 }
@@ -198,7 +198,7 @@ func TestUserDataByPointer(t *testing.T) {
 			byPointer,
 			"",
 			false,
-			"Pointer is for images with Ignition",
+			"Pointer works only for images with Ignition",
 		},
 		"the manager has no server": {
 			nil,
@@ -206,7 +206,7 @@ func TestUserDataByPointer(t *testing.T) {
 			byPointer,
 			"",
 			false,
-			"needs the flag --bootstrap-url",
+			"needs the manager's flag --bootstrap-url",
 		},
 		"the manager cannot keep the data":       {refuse, IgnitionOS, byPointer, "", false, "no room"},
 		"a manager without a server is no worry": {nil, IgnitionOS, "", "", false, ""},

@@ -395,6 +395,6 @@ func (r *Registry) checkIdentity(of connection.Engine) error {
 	}
 
 	return blocker.New(infrav1.CredentialsNotAllowedReason, "spec.olvmOvirtAPIServer.identityRef",
-		"the manager watches one namespace or does not know its own, and reads no OLVMClusterIdentity; name a Secret "+
-			"in credentialsSecret")
+		"the manager watches only one namespace, or does not know its own, so it reads no OLVMClusterIdentity; set "+
+			"credentialsSecret")
 }

@@ -178,8 +178,8 @@ func (m Mark) IsReadable() bool { return m.ID != "" }
 
 // newUnreadableError returns the error for an unreadable mark.
 func newUnreadableError(vm engine.ID) error {
-	return fmt.Errorf("the description of the tag %s is not that of a claim, so it is not known whose VM %s is; "+
-		"correct the description, or delete the tag if nobody has the VM", TagName(vm), vm)
+	return fmt.Errorf("the description of the tag %s is not that of a claim, so the owner of VM %s is unknown; "+
+		"correct the description, or delete the tag if no machine uses the VM", TagName(vm), vm)
 }
 
 // isSameClaim reports whether the mark has the ID of the claim.
@@ -374,7 +374,7 @@ func (m *Marker) RemoveMark(
 // String describes a mark for users.
 func (m Mark) String() string {
 	if !m.IsReadable() {
-		return "somebody whose mark cannot be read"
+		return "an owner with an unreadable mark"
 	}
 
 	switch {

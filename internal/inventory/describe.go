@@ -255,7 +255,7 @@ func ExplainBroken(vm engine.DescribedVM, host *engine.DescribedHost) (reason, m
 	case vm.Status != engine.VMDown && !vm.Status.IsBusy():
 		return ReasonPoweredOn, fmt.Sprintf("The VM is %s; power it off", vm.Status)
 	case host != nil && host.Status != engine.HostUp:
-		return ReasonHostDown, fmt.Sprintf("Host %s, which the VM is bound to, is %s", host.Name, host.Status)
+		return ReasonHostDown, fmt.Sprintf("The VM is bound to host %s, and the host is %s", host.Name, host.Status)
 	}
 
 	return "", ""
@@ -267,18 +267,18 @@ func ExplainIneligible(vm engine.DescribedVM, host *engine.DescribedHost) (reaso
 
 	switch {
 	case IsMarkedDeleting(vm.Tags):
-		return ReasonDeleting, "The VM is about to be deleted. If that is not so, take the tag " +
-			getDeletingTag(vm.ID) + " from it in the engine"
+		return ReasonDeleting, "The VM is about to be deleted. If it is not, remove its tag " +
+			getDeletingTag(vm.ID) + " in the engine"
 	case IsRetained(vm.Tags):
-		return ReasonRetained, "The VM was a node, and keeps its disk. Clean it, and take the tag " + retainedTag +
-			" from it in the engine"
+		return ReasonRetained, "The VM was a node, and keeps its disk. Clean the disk, and remove the tag " +
+			retainedTag + " in the engine"
 	case owned:
-		return ReasonForeign, fmt.Sprintf("The VM's comment says that it is of the OLVMMachine %s/%s. Clear the "+
-			"comment if that is not so any more", owner.Namespace, owner.Name)
+		return ReasonForeign, fmt.Sprintf("The VM's comment marks it as the VM of OLVMMachine %s/%s. If this is no "+
+			"longer true, clear the comment", owner.Namespace, owner.Name)
 	case vm.Status.IsBusy():
 		return ReasonBusy, "The VM is " + string(vm.Status)
 	case len(networkNames(vm)) == 0:
-		return ReasonNoNetwork, "The VM has no network interface that is connected to a network"
+		return ReasonNoNetwork, "The VM has no network interface connected to a network"
 	}
 
 	return ExplainBroken(vm, host)

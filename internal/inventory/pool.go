@@ -161,8 +161,8 @@ func (p *Pool) ListHostNames(
 // ExplainUnclaimable returns why a VM without a claim here cannot be claimed. Both texts are empty if it can.
 func (p *Pool) ExplainUnclaimable(vm engine.DescribedVM) (reason, message string) {
 	if mark, tagged := GetMark(vm); tagged {
-		return ReasonClaimedThem, "The tag " + TagName(vm.ID) + " says that the VM is claimed by " + mark.String() +
-			". If that is not so any more, delete the tag and clear the VM's comment in the engine"
+		return ReasonClaimedThem, "The tag " + TagName(vm.ID) + " marks the VM as claimed by " + mark.String() +
+			". If this is no longer true, delete the tag and clear the VM's comment in the engine"
 	}
 
 	return ExplainIneligible(vm, FindHost(vm, p.Hosts))

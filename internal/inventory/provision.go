@@ -325,7 +325,7 @@ func WrapTemplateError(name string, err error) error {
 func buildProvisionedNICs(template infrav1.OLVMMachineSpec) ([]addressing.NIC, error) {
 	if template.FromInventory != nil {
 		return nil, blocker.New(infrav1.ProvisionInvalidReason, "spec.fromInventory",
-			"a VM of a pool is made, and not claimed; remove it, or name another template")
+			"a VM of a pool is created, not claimed; remove this field, or use another template")
 	}
 
 	nics, err := addressing.BuildNICs(template, infrav1.OLVMClusterSpec{})
@@ -337,11 +337,11 @@ func buildProvisionedNICs(template infrav1.OLVMMachineSpec) ([]addressing.NIC, e
 		switch {
 		case nic.MACAddress != "":
 			return nil, blocker.New(infrav1.ProvisionInvalidReason, nic.Field+"macAddress",
-				"all VMs of the template would have %s; remove it, and write spec.provision.macAddresses in the "+
+				"all VMs of the template would have %s; remove it, and set spec.provision.macAddresses in the "+
 					"OLVMInventory", nic.MACAddress)
 		case nic.Guest != nil && len(nic.Guest.FromPools) > 0:
 			return nil, blocker.New(infrav1.ProvisionInvalidReason, nic.Guest.Field+".addressesFromPools",
-				"IPAM providers give addresses to machines of clusters; write ranges in ipv4 or ipv6")
+				"IPAM providers assign addresses only to machines of clusters; use ranges in ipv4 or ipv6")
 		}
 	}
 
@@ -383,11 +383,11 @@ func parseMACRange(text string) (first, last uint64, err error) {
 
 	const hex, bits = 16, 48
 	if first, err = strconv.ParseUint(match[1], hex, bits); err != nil {
-		return 0, 0, fmt.Errorf("%q is no MAC address: %w", match[1], err)
+		return 0, 0, fmt.Errorf("%q is not a MAC address: %w", match[1], err)
 	}
 
 	if last, err = strconv.ParseUint(cmp.Or(match[2], match[1]), hex, bits); err != nil {
-		return 0, 0, fmt.Errorf("%q is no MAC address: %w", match[2], err)
+		return 0, 0, fmt.Errorf("%q is not a MAC address: %w", match[2], err)
 	}
 
 	const group = 1 << 40
@@ -395,7 +395,7 @@ func parseMACRange(text string) (first, last uint64, err error) {
 	case last < first:
 		return 0, 0, fmt.Errorf("%q ends before it begins", text)
 	case first&group != 0 || first>>40 != last>>40:
-		return 0, 0, fmt.Errorf("%q has addresses of groups, whose first byte is odd", text)
+		return 0, 0, fmt.Errorf("%q contains multicast addresses, whose first byte is odd", text)
 	}
 
 	return first, last, nil

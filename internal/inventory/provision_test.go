@@ -259,8 +259,8 @@ func TestMACAddressesOfRanges(t *testing.T) {
 	check.Error(t, err, "field: all MAC addresses of 56:6f:00:00:02:00 are in use")
 
 	for text, want := range map[string]string{
-		"57:6f:00:00:00:00":                   "addresses of groups",
-		"56:6f:00:00:00:00-58:00:00:00:00:00": "addresses of groups",
+		"57:6f:00:00:00:00":                   "contains multicast addresses",
+		"56:6f:00:00:00:00-58:00:00:00:00:00": "contains multicast addresses",
 		"56:6f:00:00:00:01-56:6f:00:00:00:00": "ends before it begins",
 		"56:6f":                               "neither a MAC address nor a range",
 	} {

@@ -128,7 +128,7 @@ func (r Rebuilder) takeStep(ctx context.Context) (done bool, waiting string, err
 
 	if oldDisk != nil && oldDisk.ID == getChosenDiskID(donor) {
 		gone, err := r.removeDonor(ctx, donor)
-		return gone, "the donor of the disk to be gone", err
+		return gone, "the donor of the disk to be deleted", err
 	}
 
 	fresh, err := r.detachChosenDisk(ctx, donor)
@@ -147,7 +147,7 @@ func (r Rebuilder) findDonor(ctx context.Context) (*engine.VM, error) {
 	}
 
 	if !r.isDonor(donor) {
-		return nil, fmt.Errorf("VM %s has the name that rebuilding VM %s needs; rename it", donor.Name, r.VM.Name)
+		return nil, fmt.Errorf("VM %s has the name needed to rebuild VM %s; rename it", donor.Name, r.VM.Name)
 	}
 
 	return donor, nil

@@ -370,7 +370,7 @@ func describeShortage(group Group, need, found int, passed map[string]string) in
 
 // FormatShortage describes for users how many VMs a group of machines lacks.
 func FormatShortage(group infrav1alpha1.UnschedulableGroup) string {
-	return fmt.Sprintf("%s %s of cluster %s wants %d VMs more, and %d can be claimed (%s)", group.Role, group.Group,
+	return fmt.Sprintf("%s %s of cluster %s needs %d more VMs, but %d can be claimed (%s)", group.Role, group.Group,
 		group.ClusterName, group.Wanted, group.Found, group.Message)
 }
 

@@ -29,11 +29,12 @@ func (s Service) checkKeys() error {
 
 		switch field := fmt.Sprintf("authorizedKeys[%d]", i); {
 		case err != nil:
-			return s.NewInvalidError(field, "it is no line of authorized_keys, such as ssh-ed25519 AAAA... name")
+			return s.NewInvalidError(field, "it is not a line of authorized_keys, such as ssh-ed25519 AAAA... name")
 		case len(strings.TrimSpace(string(rest))) > 0 || strings.ContainsAny(strings.TrimSpace(text), "\r\n"):
-			return s.NewInvalidError(field, "it has several lines; write one key each")
+			return s.NewInvalidError(field, "it has several lines; use one line per key")
 		case len(options) > 0:
-			return s.NewInvalidError(field, "it has the options %s; write the key alone", strings.Join(options, ","))
+			return s.NewInvalidError(field, "it has the options %s; use the key without options",
+				strings.Join(options, ","))
 		}
 	}
 
@@ -73,11 +74,12 @@ func CheckNodeKeys(keys map[string][]byte) error {
 
 		switch {
 		case !keyName.MatchString(name):
-			return fmt.Errorf("%q is no name of a key; use letters, digits, dots and dashes", name)
+			return fmt.Errorf("%q is not a valid key name; use letters, digits, dots and dashes", name)
 		case errors.As(err, &encrypted):
-			return fmt.Errorf("the key %s has a passphrase, which nobody can type there; give one without", name)
+			return fmt.Errorf("the key %s has a passphrase, which cannot be entered on the jump host; use a key "+
+				"without a passphrase", name)
 		case err != nil:
-			return fmt.Errorf("%s is no private key: %w", name, err)
+			return fmt.Errorf("%s is not a private key: %w", name, err)
 		}
 	}
 

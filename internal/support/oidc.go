@@ -46,13 +46,13 @@ func (s Service) parseIssuer() (*url.URL, error) {
 
 	if strings.ContainsFunc(out.Hostname(), func(r rune) bool { return r > unicode.MaxASCII }) {
 		return nil, s.NewInvalidError(
-			"issuer", "%q is not how certificates write a name; write it as xn--...", out.Hostname(),
+			"issuer", "%q is not in the form used by certificates; use xn--...", out.Hostname(),
 		)
 	}
 
 	if port := out.Port(); port != "" {
 		if number, err := strconv.Atoi(port); err != nil || number < 1 || number > 65535 {
-			return nil, s.NewInvalidError("issuer", "%q is no port", port)
+			return nil, s.NewInvalidError("issuer", "%q is not a port", port)
 		}
 	}
 
@@ -91,11 +91,11 @@ func (s Service) NewOIDC(connectors []byte) (OIDC, error) {
 func parseConnectors(text []byte) ([]map[string]any, error) {
 	var out []map[string]any
 	if err := yaml.Unmarshal(text, &out); err != nil {
-		return nil, fmt.Errorf("it is no list of connectors: %w", err)
+		return nil, fmt.Errorf("it is not a list of connectors: %w", err)
 	}
 
 	if len(out) == 0 {
-		return nil, fmt.Errorf("it has no connector; write a list with type, id, name and config of each")
+		return nil, fmt.Errorf("it has no connector; add a list with type, id, name and config of each connector")
 	}
 
 	for i, connector := range out {

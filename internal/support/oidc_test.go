@@ -37,8 +37,8 @@ func TestIssuers(t *testing.T) {
 		"https://10.0.0.9/dex?x=y":    wrong,
 		"https://user@10.0.0.9/dex":   wrong,
 		"https://:5556/dex":           wrong,
-		"https://10.0.0.9:123456/dex": `"123456" is no port`,
-		"https://dex.münchen.example": `"dex.münchen.example" is not how certificates write a name`,
+		"https://10.0.0.9:123456/dex": `"123456" is not a port`,
+		"https://dex.münchen.example": `"dex.münchen.example" is not in the form used by certificates`,
 	} {
 		check.Error(t, Validate(infrav1.OLVMClusterSpec{}, issuing(issuer)), want)
 	}
@@ -52,7 +52,7 @@ func TestConnectors(t *testing.T) {
 	for text, want := range map[string]string{
 		"- {type: ldap, id: ldap, name: LDAP, config: {host: ldap}}": "",
 		"":                           field + "it has no connector",
-		"type: ldap":                 field + "it is no list of connectors",
+		"type: ldap":                 field + "it is not a list of connectors",
 		"- {type: ldap, name: LDAP}": field + "[0] has no id",
 		"- {type: ldap, id: a, name: A}\n- {type: 7, id: b, name: B}": field + "[1] has no type",
 	} {

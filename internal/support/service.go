@@ -122,8 +122,8 @@ func (s Service) NewMachine(
 	if template.Spec.Template.Spec.FromInventory != nil {
 		return nil, s.NewInvalidError(
 			"machineTemplateName",
-			"OLVMMachineTemplate %s takes VMs of an inventory, which are for "+
-				"nodes; name one that makes VMs",
+			"OLVMMachineTemplate %s takes VMs from an inventory, but these are only for nodes; use a template that "+
+				"creates VMs",
 			template.Name,
 		)
 	}
@@ -172,9 +172,10 @@ func (s Service) NewMachine(
 func (s Service) ExplainOutdated(machine *infrav1.OLVMMachine, vm VM) string {
 	switch from := machine.Annotations[clusterv1.TemplateClonedFromNameAnnotation]; {
 	case from != s.VM.MachineTemplateName:
-		return fmt.Sprintf("it is of OLVMMachineTemplate %s, and %s is asked for", from, s.VM.MachineTemplateName)
+		return fmt.Sprintf("it comes from OLVMMachineTemplate %s, but the spec names %s", from,
+			s.VM.MachineTemplateName)
 	case machine.Annotations[infrav1alpha1.SupportDomainAnnotation] != vm.FailureDomain:
-		return fmt.Sprintf("failure domain %q is asked for", vm.FailureDomain)
+		return fmt.Sprintf("the spec names failure domain %q", vm.FailureDomain)
 	}
 
 	return ""

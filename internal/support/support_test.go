@@ -69,16 +69,16 @@ func TestValidate(t *testing.T) {
 	}{
 		"none":              {asked{}, ""},
 		"all is well":       {with(worker("30002-30011", "443"), virtual(api, "10.0.0.5")), ""},
-		"no port":           {with(worker("http")), `loadBalancers[0].ports[0]: "http" is no port`},
-		"half a range":      {with(worker("443", "30002-")), `ports[1]: "30002-" is no port`},
+		"no port":           {with(worker("http")), `loadBalancers[0].ports[0]: "http" is not a port`},
+		"half a range":      {with(worker("443", "30002-")), `ports[1]: "30002-" is not a port`},
 		"port 0":            {with(worker("0")), `"0" is outside of 1 to 65535`},
 		"a range backwards": {with(worker("12-11")), `"12-11" ends before it begins`},
 		"a port twice":      {with(worker("10-20", "20-30")), "10-20 and 20-30 both have port 20"},
-		"too many":          {with(worker("1000-1300")), "a load balancer can have 256 ports"},
-		"the VM's own":      {with(worker("1900-2000")), "the VM uses port 1936 itself"},
+		"too many":          {with(worker("1000-1300")), "a load balancer can have at most 256 ports"},
+		"the VM's own":      {with(worker("1900-2000")), "the VM itself uses port 1936"},
 		"no address":        {with(virtual(worker("1"), "x")), `virtualIP: "x" is not an IP address`},
 		"an address twice": {
-			with(virtual(api, "10.0.0.6"), virtual(worker("1"), "10.0.0.6")), "is that of lb-api, too",
+			with(virtual(api, "10.0.0.6"), virtual(worker("1"), "10.0.0.6")), "is also the address of lb-api",
 		},
 		"the endpoint": {with(virtual(worker("6443"), "10.0.0.5")), "set the role to ControlPlane"},
 		"the endpoint's port": {
@@ -88,9 +88,9 @@ func TestValidate(t *testing.T) {
 			apart, `loadBalancers[0].failureDomains[1]: the cluster has no failure domain "b"`,
 		},
 		"a zone":                      {with(virtual(worker("1"), "fd00::1%eth0")), "is not an IP address"},
-		"that of ingress":             {ingress, "is that of controlPlaneServices.ingressVirtualIP, too"},
+		"that of ingress":             {ingress, "is also the address of controlPlaneServices.ingressVirtualIP"},
 		"the same, spelled otherwise": {capital, "set the role to ControlPlane"},
-		"held by others":              {held, "is held by the nodes of the control plane"},
+		"held by others":              {held, "the control plane nodes hold "},
 		"the second is no good":       {with(worker("1"), worker("1", "1")), "loadBalancers[1].ports[1]"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,7 +176,8 @@ func TestMachineOf(t *testing.T) {
 	check.Equal(t, "failure domain", machine.Spec.FailureDomain, "b")
 	check.Equal(t, "data", *machine.Spec.Bootstrap.DataSecretName, "demo-lb-w-1-support")
 	check.Equal(t, "up to date", service.ExplainOutdated(m, vm), "")
-	check.Contains(t, "another domain", service.ExplainOutdated(m, service.VMs("demo")[0]), `"a" is asked for`)
+	check.Contains(t, "another domain", service.ExplainOutdated(m, service.VMs("demo")[0]),
+		`the spec names failure domain "a"`)
 
 	labelled := m.DeepCopy()
 	labelled.OwnerReferences[0].Kind = "Machine"
@@ -186,7 +187,7 @@ func TestMachineOf(t *testing.T) {
 
 	template.Spec.Template.Spec.FromInventory = &infrav1.FromInventory{}
 	_, err = service.NewMachine(of, vm, template)
-	check.Error(t, err, "spec.loadBalancers[0].machineTemplateName: OLVMMachineTemplate lb takes VMs of")
+	check.Error(t, err, "spec.loadBalancers[0].machineTemplateName: OLVMMachineTemplate lb takes VMs from")
 }
 
 // TestNodeKeys verifies that keys are refused if ssh on the VM cannot use them.
@@ -206,8 +207,8 @@ func TestNodeKeys(t *testing.T) {
 		"a key":        {map[string][]byte{"id_ed25519": pem.EncodeToMemory(plain)}, ""},
 		"a passphrase": {map[string][]byte{"id": pem.EncodeToMemory(locked)}, "the key id has a passphrase"},
 		"a certificate": {map[string][]byte{"ca.crt": []byte("-----BEGIN CERTIFICATE-----")},
-			"ca.crt is no private key"},
-		"a path": {map[string][]byte{"..": pem.EncodeToMemory(plain)}, `".." is no name of a key`},
+			"ca.crt is not a private key"},
+		"a path": {map[string][]byte{"..": pem.EncodeToMemory(plain)}, `".." is not a valid key name`},
 	} {
 		check.Error(t, CheckNodeKeys(test.keys), test.want)
 

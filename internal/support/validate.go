@@ -124,20 +124,19 @@ func (s Service) parsePorts(cluster infrav1.OLVMClusterSpec) ([]int, error) {
 		for port := first; port <= last; port++ {
 			if other, double := from[port]; double {
 				return nil, s.NewInvalidError(
-					field, "%s and %s both have port %d; have each port once", other, text, port,
+					field, "%s and %s both have port %d; use each port once", other, text, port,
 				)
 			}
 
 			if port == versionPort {
-				return nil, s.NewInvalidError(field, "the VM uses port %d itself; leave it out", port)
+				return nil, s.NewInvalidError(field, "the VM itself uses port %d; omit it", port)
 			}
 
 			from[port] = text
 			if out = append(out, port); len(out) > maxPorts {
 				return nil, s.NewInvalidError(
 					field,
-					"a load balancer can have %d ports, and these are more; spread them over "+
-						"several",
+					"a load balancer can have at most %d ports; use several load balancers",
 					maxPorts,
 				)
 			}
@@ -161,7 +160,7 @@ func parseRange(text string) (first, last int, err error) {
 
 	switch {
 	case err != nil:
-		return 0, 0, fmt.Errorf("%q is no port", text)
+		return 0, 0, fmt.Errorf("%q is not a port", text)
 	case first < 1 || last > 65535:
 		return 0, 0, fmt.Errorf("%q is outside of 1 to 65535", text)
 	case first > last:
@@ -187,7 +186,7 @@ func (s Service) checkVirtualIP(
 	}
 
 	if other, double := taken[address]; double {
-		return s.NewInvalidError(field, "%s is that of %s, too; give each its own", address, other)
+		return s.NewInvalidError(field, "%s is also the address of %s; use different addresses", address, other)
 	}
 
 	taken[address] = s.Name
@@ -208,9 +207,8 @@ func (s Service) checkVirtualIP(
 	case !slices.Contains(ports, endpoint):
 		return s.NewInvalidError("ports", "the port %d of the control plane endpoint is missing; add it", endpoint)
 	case services != nil && (services.VirtualIPProvider == "KubeVIP" || services.VirtualIPProvider == "Keepalived"):
-		return s.NewInvalidError(field, "%s is held by the nodes of the control plane; "+
-			"set virtualIPProvider in controlPlaneServices "+
-			"of the OLVMCluster to External, or write another address", address)
+		return s.NewInvalidError(field, "the control plane nodes hold %s; set virtualIPProvider in "+
+			"controlPlaneServices of the OLVMCluster to External, or use another address", address)
 	}
 
 	return nil

@@ -143,7 +143,8 @@ func formatListed[T fmt.Stringer](things []T) (out []string, count int32) {
 
 // announceDrift logs the changed result of a check, and records it as an event.
 func (w *Workspace) announceDrift(ctx context.Context, differences []string) {
-	kind, reason, text := corev1.EventTypeNormal, infrav1.NoDriftReason, "The engine has again what was applied"
+	kind, reason := corev1.EventTypeNormal, infrav1.NoDriftReason
+	text := "The settings in the engine match the applied configuration again"
 	if len(differences) > 0 {
 		CountDrift(DriftedConfiguration)
 		kind, reason = corev1.EventTypeWarning, infrav1.DriftDetectedReason
@@ -156,5 +157,5 @@ func (w *Workspace) announceDrift(ctx context.Context, differences []string) {
 
 // DriftMessage describes the differences for users.
 func DriftMessage(differences []string) string {
-	return "The engine has something else than was applied: " + strings.Join(differences, "; ")
+	return "The settings in the engine differ from the applied configuration: " + strings.Join(differences, "; ")
 }

@@ -67,7 +67,7 @@ func TestACheckTellsWhatDiffersAndAppliesNothing(t *testing.T) {
 	b.executor.drift = []terraform.Drift{{Address: "ovirt_vm.this", Action: "update", Attributes: []string{"memory"}}}
 	found := b.check()
 	check.Equal(t, "differences", fmt.Sprint(found.Differences), "[ovirt_vm.this (memory)]")
-	check.Contains(t, "the event", <-b.recorder.Events, "Warning DriftDetected The engine has something else")
+	check.Contains(t, "the event", <-b.recorder.Events, "Warning DriftDetected The settings in the engine differ")
 
 	b.check() // an unchanged result causes no event
 	check.Equal(t, "events", len(b.recorder.Events), 0)

@@ -136,7 +136,7 @@ func cancelApply(o observed) (Action, bool) {
 	return Action{
 		Kind:    Cancel,
 		Reason:  infrav1.WaitingForTerraformReason,
-		Message: "Waiting for the Terraform run before the deletion to stop",
+		Message: "Waiting for the current Terraform run to stop before the deletion",
 	}, true
 }
 
@@ -146,9 +146,10 @@ func stateUnusable(o observed) (Action, bool) {
 
 func vmLost(o observed) (Action, bool) {
 	return Action{
-		Kind:    Block,
-		Reason:  infrav1.VirtualMachineNotFoundReason,
-		Message: "The VM is gone from the engine, and is not made again; VirtualMachineRunning says what to do",
+		Kind:   Block,
+		Reason: infrav1.VirtualMachineNotFoundReason,
+		Message: "The VM no longer exists in the engine, and is not recreated; see VirtualMachineRunning for the " +
+			"remedy",
 	}, o.MayExist && o.Lost
 }
 
@@ -165,7 +166,7 @@ func guestShutsDown(o observed) (Action, bool) {
 		Kind:    Wait,
 		Reason:  infrav1.WaitingForGuestShutdownReason,
 		After:   min(o.ShutdownLeft, shutdownPoll),
-		Message: "Waiting for the guest to shut down; its power is cut after the time of shutdown.timeoutSeconds",
+		Message: "Waiting for the guest to shut down; its power is cut after shutdown.timeoutSeconds",
 	}, o.ShutdownLeft > 0
 }
 

@@ -32,7 +32,7 @@ func (f Failure) IsDestroyFailure() bool { return f.Count > 0 && f.Digest == des
 // status has it.
 func (f Failure) Message() string {
 	return steadytext.Shorten(f.Err.Error(), longestMessage) +
-		" (it is tried again after a pause, or when the object changes; status.terraform counts the failures)"
+		" (the controller retries after a pause, or when the object changes; status.terraform counts the failures)"
 }
 
 // Reason returns the reason for a condition about the failure.

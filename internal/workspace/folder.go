@@ -35,7 +35,7 @@ func shortName(name string) string {
 func removeFolders(parent, name string) error {
 	entries, err := os.ReadDir(parent)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("failed to look for working directories: %w", err)
+		return fmt.Errorf("failed to list working directories: %w", err)
 	}
 
 	for _, entry := range entries {

@@ -173,7 +173,8 @@ func TestAStateOfAnotherLineageIsRefused(t *testing.T) {
 			w := b.observe()
 			check.Equal(t, "it is refused", w.StateErr != nil, !ran)
 			if !ran {
-				check.Contains(t, "why", w.StateErr.Error(), "its lineage is other, but lineage l was read before")
+				check.Contains(t, "why", w.StateErr.Error(),
+					"its lineage is other, but the manager has read lineage l before")
 			}
 		})
 	}

@@ -8,11 +8,11 @@ import (
 
 var (
 	runsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "capolvm_terraform_runs_total", Help: "Terraform runs that ended, by operation and result.",
+		Name: "capolvm_terraform_runs_total", Help: "Finished Terraform runs, by operation and result.",
 	}, []string{"operation", "result"})
 	runSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "capolvm_terraform_run_seconds",
-		Help:    "Duration of Terraform runs in seconds, with what the manager does before and after them.",
+		Help:    "Duration of Terraform runs in seconds, including the manager's work before and after them.",
 		Buckets: []float64{.25, .5, 1, 2, 5, 10, 30, 60, 120, 300, 900},
 	}, []string{"operation", "result"})
 	jobs = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -20,13 +20,13 @@ var (
 	}, []string{"phase"})
 	jobsLimit = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "capolvm_terraform_jobs_limit",
-		Help: "How many Terraform runs go at once at most: --terraform-concurrency.",
+		Help: "Maximum number of simultaneous Terraform runs (--terraform-concurrency).",
 	})
 	driftTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "capolvm_drift_total",
-		Help: "Changes made in the engine behind the manager's back: vm (it was deleted, and is not made again), " +
-			"affinity_group (deleted or changed), affinity_group_member (a VM was taken out), configuration (a " +
-			"check found other settings than were applied).",
+		Help: "Changes in the engine by others: vm (it was deleted, and is not recreated), affinity_group (deleted " +
+			"or changed), affinity_group_member (a VM was removed), configuration (a check found settings that " +
+			"differ from the applied ones).",
 	}, []string{"kind"})
 )
 

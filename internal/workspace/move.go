@@ -49,7 +49,7 @@ func (w *Workspace) blockMove(ctx context.Context, extra map[string]string) erro
 	annotations.AddAnnotations(w.object, extra)
 	annotations.AddAnnotations(w.object, map[string]string{clusterctlv1.BlockMoveAnnotation: ""})
 	if err := w.pass.WriteObject(ctx); err != nil {
-		return fmt.Errorf("failed to record that a run may act for %s: %w", w.key, err)
+		return fmt.Errorf("failed to block moves of %s before a run: %w", w.key, err)
 	}
 
 	return nil
@@ -96,7 +96,7 @@ func (w *Workspace) EnsurePausedCondition(ctx context.Context, cluster *clusterv
 	if unsaved == nil {
 		w.unblockMove()
 	} else { // the object is paused all the same, but must not move
-		cause := "the state that a run left is not saved, so that clusterctl cannot move the object: " + unsaved.Error()
+		cause := "the state of the last run is not saved, so clusterctl cannot move the object: " + unsaved.Error()
 		causes = append(causes, steadytext.Shorten(cause, longestMessage))
 	}
 

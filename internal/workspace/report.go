@@ -57,14 +57,14 @@ func LatestRunEnd(status *infrav1.TerraformStatus, other time.Time) time.Time {
 func recordState(status *infrav1.TerraformStatus, secret string, state *tfstate.State, ran bool) error {
 	if status.StateLineage != "" && status.StateLineage != state.Lineage && !ran {
 		return &tfstate.InvalidError{Secret: secret, Reason: fmt.Sprintf(
-			"its lineage is %s, but lineage %s was read before: another state was put in its place",
+			"its lineage is %s, but the manager has read lineage %s before: somebody replaced the state",
 			state.Lineage, status.StateLineage)}
 	}
 
 	serial := int64(state.Serial) //nolint:gosec // one more with each change
 	if status.StateLineage == state.Lineage && serial < status.StateSerial {
 		return &tfstate.InvalidError{Secret: secret, Reason: fmt.Sprintf(
-			"its serial is %d, but serial %d was read before: an older state was restored over it",
+			"its serial is %d, but the manager has read serial %d before: somebody restored an older state",
 			serial, status.StateSerial)}
 	}
 

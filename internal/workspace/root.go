@@ -95,7 +95,7 @@ func (r *Root) Check(ctx context.Context, subject Subject) (terraform.Summary, e
 	}
 
 	if state == nil || state.AppliedDigest == "" {
-		return terraform.Summary{}, errors.New("no run has ended well yet")
+		return terraform.Summary{}, errors.New("no run has succeeded yet")
 	}
 
 	configuration, err := subject.Render(ctx, state)

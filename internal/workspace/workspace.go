@@ -172,7 +172,7 @@ func (w *Workspace) Observe(ctx context.Context) (Observation, error) {
 	}
 
 	if err := w.recoverState(ctx); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "The state that a run left in its working directory is left to the next run")
+		ctrl.LoggerFrom(ctx).Error(err, "Leaving the unsaved state in the working directory to the next run")
 	}
 
 	err := w.observeState(ctx, &seen)
@@ -279,7 +279,7 @@ func (w *Workspace) recoverState(ctx context.Context) error {
 	}
 
 	if err := os.RemoveAll(filepath.Join(w.workDir(), checkDir)); err != nil {
-		return fmt.Errorf("failed to remove what a check left: %w", err)
+		return fmt.Errorf("failed to remove the files of a check: %w", err)
 	}
 
 	if !w.HasUnsavedState() {

@@ -172,7 +172,7 @@ func TestWhatABootstrapVMCannotBeMadeOf(t *testing.T) {
 			"10.0.0.10-10.0.0.14", nil,
 			"network of OLVMMachineTemplate trip-control-plane: not enough addresses for the machines and the VM",
 		},
-		"the machines have not enough": {"10.0.0.10-10.0.0.12", nil, "all 3 addresses of a range are taken"},
+		"the machines have not enough": {"10.0.0.10-10.0.0.12", nil, "all 3 addresses of a range are in use"},
 		"no ranges": {"10.0.0.10-10.0.0.20", func(t *testing.T, o *Options) {
 			o.change(t, "OLVMMachineTemplate", "trip-control-plane", "spec.template.spec.virtualMachine.network.ipv4",
 				map[string]any{"dhcp": true})

@@ -429,7 +429,7 @@ func TestWhatIsWrongInAClusterFile(t *testing.T) {
 		"Butane that is none": {"current", []string{"variant: fcos", "variant: windows"},
 			[]string{"extraIgnitionInline: it is neither Ignition nor Butane"}},
 		"ports that are one": {"current", []string{"name: demo", "name: demo\nkubeApiServerBindPortAlt: 6443"},
-			[]string{"the load balancer listens at port 6443 itself"}},
+			[]string{"the load balancer itself listens on port 6443"}},
 		"a proxy that is none": {"current", []string{"httpsProxy: http://proxy.example.com:3128",
 			"httpsProxy: proxy:3128"}, []string{`proxy.httpsProxy: invalid proxy URL "proxy:3128"`}},
 		"what is not rendered": {"current", []string{"workerNodes: 2", "workerNodes: 0", "name: demo",

@@ -105,7 +105,8 @@ func find[T client.Object](t *testing.T, objects []client.Object, name string) T
 // setVM marks the VM of a machine and of its OLVMMachine as not running, for the given reason.
 func setVM(t *testing.T, objects []client.Object, name, reason string) {
 	t.Helper()
-	down := waiting(infrav1.VirtualMachineRunningCondition, reason, "VM id-x does not exist in the engine any more; it is not made again")
+	down := waiting(infrav1.VirtualMachineRunningCondition, reason,
+		"VM id-x no longer exists in the engine, and the controller does not recreate it")
 	find[*clusterv1.Machine](t, objects, name).Status.Conditions = down
 	find[*infrav1.OLVMMachine](t, objects, name).Status.Conditions = down
 }

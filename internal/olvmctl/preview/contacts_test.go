@@ -116,11 +116,13 @@ func TestAKustomizationPatchesNoCredentialsAway(t *testing.T) {
 	at := "/spec/olvmOvirtAPIServer/"
 
 	for name, test := range map[string]struct{ patch, want string }{
-		"an inline JSON patch": {`[{op: replace, path: ` + at + `serverURL, value: "THIEF"}]`, "does not say that it may be sent to"},
+		"an inline JSON patch": {`[{op: replace, path: ` + at + `serverURL, value: "THIEF"}]`,
+			"does not allow the URL"},
 		"a JSON patch of all": {`[{op: replace, path: /spec/olvmOvirtAPIServer, value: {serverURL: "THIEF", ` +
-			`credentialsSecret: {name: demo-ovirt-credentials}, caConfigMap: {name: evil-ca}}}]`, "does not say that it may be sent to"},
+			`credentialsSecret: {name: demo-ovirt-credentials}, caConfigMap: {name: evil-ca}}}]`,
+			"does not allow the URL"},
 		"a merge patch": {"{apiVersion: infrastructure.cluster.x-k8s.io/v1, kind: OLVMCluster, metadata: {name: demo}, " +
-			`spec: {olvmOvirtAPIServer: {serverURL: "THIEF"}}}`, "does not say that it may be sent to"},
+			`spec: {olvmOvirtAPIServer: {serverURL: "THIEF"}}}`, "does not allow the URL"},
 		"a patch of the Secret": {`[{op: replace, path: ` + at + `credentialsSecret, value: {namespace: prod, name: credentials}}, ` +
 			`{op: replace, path: ` + at + `serverURL, value: "THIEF"}]`, ""},
 		"a patch that does not verify": {`[{op: add, path: ` + at + `insecureSkipTLSVerify, value: true}, ` +

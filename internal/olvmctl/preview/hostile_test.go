@@ -212,7 +212,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 				return fixture.SampleManifests(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()+"\n    identityRef: {name: evil}",
 					ownCredentials, "") + identityIn(s) + s.caMap(t, "default", "evil-ca")
 			},
-			"may not be sent to",
+			"does not allow the URL",
 		},
 		"by a namespace that the pull request labels": {
 			func(s *thief) []client.Object {
@@ -241,7 +241,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 
 				return fixture.SampleManifests(t, "serverURL: ENGINE_URL", "serverURL: "+s.engine()) + s.caMap(t, "default", "demo-ovirt-ca")
 			},
-			"does not say that it may be sent to",
+			"does not allow the URL",
 		},
 		"by a Secret of the same name that names another engine": {
 			func(*thief) []client.Object {
@@ -254,7 +254,7 @@ func TestAPullRequestReachesNoSecretOfTheManagementCluster(t *testing.T) {
 					"---\napiVersion: v1\nkind: Secret\nmetadata: {name: demo-ovirt-credentials, namespace: default}\n" +
 					"stringData: {allowedServerURLs: " + s.engine() + "}\n"
 			},
-			"does not say that it may be sent to",
+			"does not allow the URL",
 		},
 		"without verification of its engine": {
 			func(s *thief) []client.Object {

@@ -66,7 +66,7 @@ func TestVMsOfSupportServicesArePlanned(t *testing.T) {
 	results := DescribeOffline(m, machines)
 	check.Equal(t, "the first", results[0].Name, "demo-lb-api-0")
 	check.Equal(t, "it is of another template", results[0].Replaced,
-		"it is of OLVMMachineTemplate old, and lb is asked for")
+		"it comes from OLVMMachineTemplate old, but the spec names lb")
 	check.Equal(t, "the second", results[1].Name, "demo-lb-api-1")
 	check.Equal(t, "its addresses", results[1].Addresses, []string{"10.0.0.30"})
 	check.Equal(t, "what asks for it", results[1].From, "OLVMSupportServices/demo lb-api")
