@@ -30,7 +30,7 @@ TEST = go run ./hack/test $(TESTFLAGS)
 # Suites wait more than they compute: six at once keep two processors busy.
 TEST_ARGS = -count=1 -parallel 8 -p $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1); echo $$((n > 6 ? n : 6)))
 # None of these runs alone at the end, when the others have ended.
-LONGEST = -first ./e2e,./controllers,./e2e/reliability,./e2e/security,./e2e/release,./cmd/olvmctl,./internal/olvmctl/lifecycle
+LONGEST = -first ./internal/olvmctl/lifecycle,./e2e,./controllers,./e2e/reliability,./cmd/olvmctl,./e2e/security,./e2e/release
 
 .PHONY: test
 test: tools tools-clusterctl tools-prometheus ## Run the tests that each change needs: minutes, without root (go test -short)

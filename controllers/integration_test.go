@@ -246,9 +246,9 @@ func TestAPortalBeforeTheEngineIsNoWrongPassword(t *testing.T) {
 		})
 
 		message := s.ExpectCondition(s.OLVM, infrav1.EngineAvailableCondition, "False/"+infrav1.EngineUnreachableReason)
-		check.Contains(t, "message", message, "something before the engine")
+		check.Contains(t, "message", message, "a server in front of the engine")
 		check.Lacks(t, "message", message, "password")
-		s.expectEvent("demo", infrav1.EngineUnreachableReason, "something before the engine")
+		s.expectEvent("demo", infrav1.EngineUnreachableReason, "a server in front of the engine")
 
 		s.Sim.ClearFaults()
 		s.ExpectCondition(s.OLVM, infrav1.ReadyCondition, "True/Ready")

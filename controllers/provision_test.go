@@ -375,7 +375,7 @@ func TestAProvisionedVMThatOthersHaveStays(t *testing.T) {
 	object := &infrav1alpha1.OLVMInventoryVM{ObjectMeta: p.NewMeta("lab-small-0")}
 	p.Delete(object)
 	check.Contains(t, "why it stays", p.ExpectCondition(object, infrav1.DeletingCondition, "True/DeletionBlocked"),
-		"claimed by cluster other/c")
+		"cluster other/c claims it")
 	check.Equal(t, "the VM", p.byName()["lab-small-0"].ID, id.String())
 
 	check.Error(t, p.NewSession().DeleteTag(t.Context(), tag.ID), "")

@@ -42,7 +42,7 @@ func askForWord(ctx context.Context, from io.Reader, to io.Writer, question, wor
 	}
 
 	answered := make(chan answer, 1)
-	go func() { // ends with the process at the latest
+	go func() { // may block until the process exits
 		text, err := bufio.NewReader(from).ReadString('\n')
 		answered <- answer{text, err}
 	}()

@@ -49,8 +49,8 @@ func (f *managementFlags) addFlags(command *cobra.Command) {
 // isGiven reports whether a flag selects the management cluster.
 func (f *managementFlags) isGiven() bool { return f.Kubeconfig != "" || f.Context != "" }
 
-// connectAnywhere connects to the management cluster, without limiting the client to one namespace.
-func (f *managementFlags) connectAnywhere(ctx context.Context) (*mgmtcluster.Cluster, error) {
+// connectAllNamespaces connects to the management cluster, without limiting the client to one namespace.
+func (f *managementFlags) connectAllNamespaces(ctx context.Context) (*mgmtcluster.Cluster, error) {
 	return mgmtcluster.ConnectInstalled(ctx, mgmtcluster.Options{Kubeconfig: f.Kubeconfig, Context: f.Context})
 }
 

@@ -551,13 +551,13 @@ func TestWhatIsWrongWithAClusterFileIsSaidAtOnce(t *testing.T) {
 		"a template with cloud-init under a flavor with Ignition": {
 			[]string{"ock-1.36", "ol9-k8s"},
 			[]string{"validate", "--engine"},
-			[]string{"spec.virtualMachine.osType", "KubeadmControlPlane/demo-control-plane makes is for Ignition",
-				"MachineDeployment/demo-md-0 makes is for Ignition", "--flavor"},
+			[]string{"spec.virtualMachine.osType", "KubeadmControlPlane/demo-control-plane is for Ignition",
+				"MachineDeployment/demo-md-0 is for Ignition", "--flavor"},
 		},
 		"a template with Ignition under a flavor with cloud-init": {
 			nil,
 			[]string{"validate", "--engine", "--flavor", "default"},
-			[]string{"spec.virtualMachine.osType", "KubeadmControlPlane/demo-control-plane makes is a cloud-config"},
+			[]string{"spec.virtualMachine.osType", "KubeadmControlPlane/demo-control-plane is a cloud-config"},
 		},
 		"for a plan": {
 			[]string{"virtualIp: 10.20.30.5", "virtualIp: api"},

@@ -158,7 +158,7 @@ func isTerminal(out io.Writer) bool {
 
 // addLive adds the objects of the management cluster to the manifests.
 func (p *planFlags) addLive(ctx context.Context, manifests *preview.Manifests) error {
-	live, err := p.management.connectAnywhere(ctx)
+	live, err := p.management.connectAllNamespaces(ctx)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func (r *renderFlags) loadWithLive(ctx context.Context, s streams) (*preview.Man
 		return manifests, err
 	}
 
-	live, err := r.management.connectAnywhere(ctx)
+	live, err := r.management.connectAllNamespaces(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -213,7 +213,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 	if r.Kind == Clusters {
 		build = build.Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToClusters),
-			pass.IgnoreStatus)
+			pass.SpecOrOwnersChanged)
 	} else { // a changed reference wakes the old and the new object
 		build = build.
 			Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.userToObjects)).

@@ -130,7 +130,7 @@ func (r *Reconciler) SetupWithManager(
 				infrav1.GroupVersion.WithKind("OLVMCluster"), mgr.GetClient(), &infrav1.OLVMCluster{})),
 		).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(r.machineToCluster),
-			pass.IgnoreStatus).
+			pass.SpecOrOwnersChanged).
 		Watches(&infrav1alpha1.OLVMSupportServices{}, handler.EnqueueRequestsFromMapFunc(r.servicesToCluster),
 			servicesChanged).
 		WatchesRawSource(source.Channel(r.Runs.WakeChannel(workspace.ClusterKind), &handler.EnqueueRequestForObject{})).

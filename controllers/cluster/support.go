@@ -22,7 +22,7 @@ import (
 // services themselves.
 
 // servicesChanged selects the changes of an OLVMSupportServices relevant to its OLVMCluster.
-var servicesChanged = predicate.Or[client.Object](pass.IgnoreStatus, predicate.Funcs{
+var servicesChanged = predicate.Or[client.Object](pass.SpecOrOwnersChanged, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1alpha1.OLVMSupportServices)
 		after, too := e.ObjectNew.(*infrav1alpha1.OLVMSupportServices)

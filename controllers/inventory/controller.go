@@ -83,9 +83,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Owns(&infrav1alpha1.OLVMInventoryVM{}, predicate.Or(predicate.GenerationChangedPredicate{}, outcomeChanged)).
 		WithOptions(options).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(machineToInventory),
-			pass.IgnoreStatus).
+			pass.SpecOrOwnersChanged).
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToInventories),
-			pass.IgnoreStatus).
+			pass.SpecOrOwnersChanged).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.clusterToInventories),
 			predicates.ClusterPausedTransitions(mgr.GetScheme(), log)).
 		Complete(ctx, r)

@@ -78,7 +78,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		For(&infrav1alpha1.OLVMRemediation{}, builder.WithPredicates(r.passes.ChangedPredicate())).
 		WithOptions(options).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(machineToRemediation),
-			pass.IgnoreStatus).
+			pass.SpecOrOwnersChanged).
 		Complete(ctx, r)
 	if err != nil {
 		return fmt.Errorf("failed to set up the OLVMRemediation controller: %w", err)

@@ -92,10 +92,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		WithOptions(options).
 		WithEventFilter(predicate.Or[client.Object](isSecret,
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(nameToServices), pass.IgnoreStatus).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(nameToServices), pass.SpecOrOwnersChanged).
 		Watches(&infrav1.OLVMCluster{}, handler.EnqueueRequestsFromMapFunc(labelToServices), clusterFactsChanged).
 		Watches(&infrav1.OLVMMachine{}, handler.EnqueueRequestsFromMapFunc(labelToServices),
-			predicate.Or[client.Object](pass.IgnoreStatus, machineFactsChanged)).
+			predicate.Or[client.Object](pass.SpecOrOwnersChanged, machineFactsChanged)).
 		Watches(&infrav1.OLVMMachineTemplate{}, handler.EnqueueRequestsFromMapFunc(r.templateToServices), created).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(labelToServices), deletionChanged).
 		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.secretToServices)).
@@ -120,7 +120,7 @@ var created = predicate.Funcs{
 }
 
 // clusterFactsChanged selects the changes of an OLVMCluster relevant to its support services.
-var clusterFactsChanged = predicate.Or[client.Object](pass.IgnoreStatus, predicate.Funcs{
+var clusterFactsChanged = predicate.Or[client.Object](pass.SpecOrOwnersChanged, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*infrav1.OLVMCluster)
 		after, too := e.ObjectNew.(*infrav1.OLVMCluster)

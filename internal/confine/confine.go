@@ -2,8 +2,8 @@
 // Landlock, which needs no privileges.
 package confine
 
-// Rules list everything that a process and its children may access. The kernel denies all other access that it can
-// deny. docs/operate/security.md describes the rest. Rules may contain missing paths.
+// Rules list everything that a process and its children may access. Landlock denies all other access that
+// it covers. docs/operate/security.md describes the rest. Rules may contain missing paths.
 type Rules struct {
 	// Run are programs, and folders that contain libraries.
 	Run []string

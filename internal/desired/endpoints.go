@@ -12,27 +12,27 @@ import (
 
 // CompleteEndpoint copies the endpoint of a Cluster into the empty endpoint of its OLVMCluster. A user may apply a
 // manifest with an empty host again at any time, but Cluster API remembers the endpoint.
-func CompleteEndpoint(own *infrav1.APIEndpoint, asked clusterv1.APIEndpoint) {
-	if own.Host == "" && asked.Host != "" {
-		own.Host, own.Port = asked.Host, asked.Port
+func CompleteEndpoint(infra *infrav1.APIEndpoint, cluster clusterv1.APIEndpoint) {
+	if infra.Host == "" && cluster.Host != "" {
+		infra.Host, infra.Port = cluster.Host, cluster.Port
 	}
 }
 
 // CheckEndpoints returns a *blocker.Error if the Cluster with this name and its OLVMCluster have different endpoints.
-// Nodes and kubeconfigs use the Cluster's endpoint, but the machines hold the OLVMCluster's.
-func CheckEndpoints(name string, asked clusterv1.APIEndpoint, own infrav1.APIEndpoint) error {
-	if asked.Host == "" || own.Host == "" {
+// Nodes and kubeconfigs use the Cluster's endpoint, but the machines serve the OLVMCluster's.
+func CheckEndpoints(name string, cluster clusterv1.APIEndpoint, infra infrav1.APIEndpoint) error {
+	if cluster.Host == "" || infra.Host == "" {
 		return nil
 	}
 
-	if isSameHost(asked.Host, own.Host) && (asked.Port == 0 || own.Port == 0 || asked.Port == own.Port) {
+	if isSameHost(cluster.Host, infra.Host) && (cluster.Port == 0 || infra.Port == 0 || cluster.Port == infra.Port) {
 		return nil
 	}
 
 	return blocker.New(infrav1.EndpointsDifferReason, "spec.controlPlaneEndpoint",
 		"it is %s:%d, but spec.controlPlaneEndpoint of Cluster %s is %s:%d. Nodes use the second address, but "+
 			"machines serve the first. Set both to the same value",
-		own.Host, own.Port, name, asked.Host, asked.Port)
+		infra.Host, infra.Port, name, cluster.Host, cluster.Port)
 }
 
 // isSameHost reports whether two texts may mean the same host. This is the case for equal IP addresses or DNS names,

@@ -136,7 +136,7 @@ func (o Orphan) removeStep(ctx context.Context, session *engine.Client, vm *engi
 	switch {
 	case vm.Status.IsOff():
 		// Without a state, the disks of the VM are unknown. Treat its boot disks and the requested disks as its own.
-		err = session.ReleaseDisks(ctx, vm.ID, func(a *engine.DiskAttachment, d *engine.Disk) bool {
+		err = session.DetachForeignDisks(ctx, vm.ID, func(a *engine.DiskAttachment, d *engine.Disk) bool {
 			return a.IsBootDisk() ||
 				slices.ContainsFunc(o.DataDisks, func(want infrav1.DataDisk) bool {
 					return d.AliasText() == render.DiskAlias(vm.Name, want.Name)

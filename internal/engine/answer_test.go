@@ -55,7 +55,7 @@ func kindsOfRequests(id engine.ID) map[string]func(context.Context, *engine.Clie
 	}
 }
 
-// foreignBodies maps media types to answers from something before the engine.
+// foreignBodies maps media types to answers from a server in front of the engine.
 var foreignBodies = map[string]string{
 	"text/html":                     "<html><body>404 page not found</body></html>",
 	"text/plain; charset=utf-8":     "default backend - 404",

@@ -370,8 +370,8 @@ func (c *Client) requestToken(ctx context.Context) (reply tokenReply, err error)
 	}
 
 	return reply, &UnreachableError{Err: fmt.Errorf(
-		"%s%s was answered by something before the engine, such as a proxy or a portal (HTTP %d); it is no refusal of "+
-			"the user", c.base, path, reply.status,
+		"%s%s was answered by a server in front of the engine, such as a proxy or a portal (HTTP %d); the engine did not refuse the "+
+			"user", c.base, path, reply.status,
 	)}
 }
 
@@ -678,14 +678,14 @@ func (c *Client) sendRequest(
 	}
 	defer response.Body.Close()
 
-	if known, err = c.checkOrigin(ctx, method, path, id, response); err != nil && !c.hasLostNames(ctx) {
+	if known, err = c.checkOrigin(ctx, method, path, id, response); err != nil && !c.detectStrippedIDs(ctx) {
 		return false, err
 	}
 
 	answer := bufio.NewReader(response.Body)
 	isPage := strings.HasPrefix(response.Header.Get("Content-Type"), "text/html")
 	if known && !isPage {
-		begins, _ := answer.Peek(formLength) // the body is read below even if Peek fails
+		begins, _ := answer.Peek(sniffLength) // the body is read below even if Peek fails
 		if err := checkForm(method, path, response, bytes.TrimSpace(begins)); err != nil {
 			return false, err
 		}
@@ -729,7 +729,7 @@ func (c *Client) readRefusal(
 		}
 
 		return &UnreachableError{
-			Err: fmt.Errorf("%s %s was answered by something before the engine (HTTP %d with a web page)", method, path,
+			Err: fmt.Errorf("%s %s was answered by a server in front of the engine (HTTP %d with a web page)", method, path,
 				response.StatusCode),
 		}
 	}

@@ -148,7 +148,7 @@ func (c *Client) FindDisks(ctx context.Context, dc *DataCenter, alias string) ([
 
 // ListDisksMadeFor returns all disks of the engine with the mark of an owner; see IsMadeFor. CreateDiskOnce created
 // them, or the engine copied them from such disks; see ExcludeTemplateCopies. It lists all disks, because no recorded
-// engine searches descriptions. Their aliases may no longer be known.
+// engine searches descriptions. Callers may not know their aliases.
 func (c *Client) ListDisksMadeFor(ctx context.Context, owner string) ([]Disk, error) {
 	var list struct {
 		XMLName xml.Name `xml:"disks"`
@@ -162,8 +162,8 @@ func (c *Client) ListDisksMadeFor(ctx context.Context, owner string) ([]Disk, er
 	return filterItems(list.Items, func(d Disk) bool { return d.IsMadeFor(owner) }), nil
 }
 
-// FindImageDisks returns the results of FindDisks without copies from templates; see ExcludeTemplateCopies.
-func (c *Client) FindImageDisks(ctx context.Context, dc *DataCenter, alias string) ([]Disk, error) {
+// FindDisksNotFromTemplates returns the results of FindDisks without copies from templates; see ExcludeTemplateCopies.
+func (c *Client) FindDisksNotFromTemplates(ctx context.Context, dc *DataCenter, alias string) ([]Disk, error) {
 	found, err := c.FindDisks(ctx, dc, alias)
 	if err != nil {
 		return nil, err
@@ -231,9 +231,9 @@ func (c *Client) listHeldDisks(ctx context.Context, copies bool) (map[ID]bool, e
 		return nil, fmt.Errorf("failed to list the disks of VMs: %w", err)
 	}
 
-	ofNone := func(template *Ref) bool { return template == nil || template.ID == BlankTemplateID }
+	isBlankTemplate := func(template *Ref) bool { return template == nil || template.ID == BlankTemplateID }
 	made := slices.DeleteFunc(vms.Items, func(vm holder) bool {
-		return copies && ofNone(vm.Template) && ofNone(vm.Original)
+		return copies && isBlankTemplate(vm.Template) && isBlankTemplate(vm.Original)
 	})
 	held := map[ID]bool{}
 
@@ -339,8 +339,8 @@ func (c *Client) UpdateAttachment(ctx context.Context, vmID, id ID, change *Disk
 func (c *Client) DetachDisk(ctx context.Context, vmID, id ID) error {
 	err := c.callEngine(ctx, http.MethodDelete, attachmentPath(vmID, id), nil, nil, nil)
 	if IsRefused(err) {
-		if _, look := c.FetchDiskAttachment(ctx, vmID, id); IsNotFound(look) {
-			err = look
+		if _, fetchErr := c.FetchDiskAttachment(ctx, vmID, id); IsNotFound(fetchErr) {
+			err = fetchErr
 		}
 	}
 
@@ -351,8 +351,8 @@ func (c *Client) DetachDisk(ctx context.Context, vmID, id ID) error {
 	return nil
 }
 
-// RemoveAttachedDisk detaches a disk from a VM and deletes it with its data, in one step. It does not wait.
-func (c *Client) RemoveAttachedDisk(ctx context.Context, vmID, id ID) error {
+// DeleteAttachedDisk detaches a disk from a VM and deletes it with its data, in one step. It does not wait.
+func (c *Client) DeleteAttachedDisk(ctx context.Context, vmID, id ID) error {
 	query := url.Values{"detach_only": {"false"}}
 	if err := c.callEngine(ctx, http.MethodDelete, attachmentPath(vmID, id), query, nil, nil); err != nil {
 		return fmt.Errorf("failed to remove disk %s of VM %s: %w", id, vmID, err)
@@ -361,9 +361,9 @@ func (c *Client) RemoveAttachedDisk(ctx context.Context, vmID, id ID) error {
 	return nil
 }
 
-// ReleaseDisks detaches all disks of a VM except its own, because the engine deletes attached disks together with the
+// DetachForeignDisks detaches all disks of a VM except its own, because the engine deletes attached disks together with the
 // VM.
-func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttachment, *Disk) bool) error {
+func (c *Client) DetachForeignDisks(ctx context.Context, vmID ID, own func(*DiskAttachment, *Disk) bool) error {
 	attached, err := c.ListDiskAttachments(ctx, vmID)
 	if IsNotFound(err) {
 		return nil
@@ -393,11 +393,11 @@ func (c *Client) ReleaseDisks(ctx context.Context, vmID ID, own func(*DiskAttach
 
 // CreateDiskOnce creates a disk and returns it, usually still locked. If the answer is lost, it finds the disk by a
 // mark in its description, because an alias is not unique. It never repeats a request that may have had an effect. An
-// interrupt does not stop the request, because no state would then record the disk. owner is the mark for IsMadeFor,
+// interrupt does not stop the request, because the disk would then be missing from every state. owner is the mark for IsMadeFor,
 // and may be empty.
 //
-// mayAct is called before each request, and again after the disk exists. It may be nil. A process paused in between may
-// have created a disk that another process had already created. If mayAct then returns ErrSuperseded, CreateDiskOnce
+// mayAct is called before each request, and again after the disk exists. It may be nil. While this process was paused,
+// another one may have created the disk as well. If mayAct then returns ErrSuperseded, CreateDiskOnce
 // removes the disk and returns that error. It keeps the disk if a VM uses it, or if the time is up.
 func (c *Client) CreateDiskOnce(
 	ctx context.Context, owner string, wanted *Disk, mayAct func(context.Context) error, report func(seen string),
@@ -411,7 +411,7 @@ func (c *Client) CreateDiskOnce(
 
 	made, err := CreateOnce(ctx, "disk "+wanted.AliasText(), report,
 		func(ctx context.Context) (*Disk, error) {
-			if err := callWithTimeout(ctx, askLimit, mayAct); err != nil {
+			if err := callWithTimeout(ctx, mayActTimeout, mayAct); err != nil {
 				return nil, &finalError{err}
 			}
 
@@ -438,7 +438,7 @@ func (c *Client) CreateDiskOnce(
 
 	// Neither an interrupt nor an unreachable API server is a reason to lose the disk.
 	ctx = context.WithoutCancel(ctx)
-	if refused := callWithTimeout(ctx, askLimit, mayAct); errors.Is(refused, ErrSuperseded) {
+	if refused := callWithTimeout(ctx, mayActTimeout, mayAct); errors.Is(refused, ErrSuperseded) {
 		return nil, errors.Join(refused, c.removeOrphanedDisk(ctx, made, report))
 	}
 
@@ -460,8 +460,8 @@ func (c *Client) removeOrphanedDisk(ctx context.Context, made *Disk, report func
 // ErrSuperseded reports that a process may no longer act, because another one leads.
 var ErrSuperseded = errors.New("another manager leads")
 
-// askLimit limits the check whether a process may act.
-const askLimit = 10 * time.Second
+// mayActTimeout limits the check whether a process may act.
+const mayActTimeout = 10 * time.Second
 
 // callWithTimeout calls a function with a time limit.
 func callWithTimeout(ctx context.Context, limit time.Duration, call func(context.Context) error) error {
@@ -493,7 +493,7 @@ func (d *Disk) IsMadeFor(owner string) bool {
 func (c *Client) WaitDisk(ctx context.Context, id ID, report func(seen string)) error {
 	status, err := c.waitDiskUnlocked(ctx, id, report)
 	if err == nil && status == DiskIllegal {
-		return fmt.Errorf("disk %s is illegal: the engine could not make it", id)
+		return fmt.Errorf("disk %s is illegal: the engine failed to create it", id)
 	}
 
 	return err

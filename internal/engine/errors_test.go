@@ -43,7 +43,7 @@ func TestErrorsOfTheEngineItself(t *testing.T) {
 		},
 		"a page of a proxy": {
 			503, "text/html", `<html><body>Service Unavailable</body></html>`,
-			true, true, "something before the engine",
+			true, true, "a server in front of the engine",
 		},
 		"a refusal": {
 			409,

@@ -32,7 +32,7 @@ func TestDisksOfVMsAreNoImages(t *testing.T) {
 		t.Fatalf("%d disks have the alias, %v", len(found), err)
 	}
 
-	if found, err := c.FindImageDisks(t.Context(), nil, alias); err != nil || len(found) != 0 {
+	if found, err := c.FindDisksNotFromTemplates(t.Context(), nil, alias); err != nil || len(found) != 0 {
 		t.Errorf("%+v, %v", found, err)
 	}
 
@@ -49,7 +49,7 @@ func TestDisksOfVMsAreNoImages(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	found, err := c.FindImageDisks(t.Context(), nil, alias)
+	found, err := c.FindDisksNotFromTemplates(t.Context(), nil, alias)
 	if err != nil || len(found) != 1 || found[0].ID != image.ID {
 		t.Errorf("%+v, %v", found, err)
 	}

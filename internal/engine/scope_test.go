@@ -116,7 +116,7 @@ func lookups(t *testing.T, c *engine.Client) map[string]func(*engine.DataCenter,
 			return len(found), ofCluster(found[0].Cluster.ID), nil
 		},
 		"disk": func(dc *engine.DataCenter, name string) (int, engine.ID, error) {
-			found, err := c.FindImageDisks(ctx, dc, name)
+			found, err := c.FindDisksNotFromTemplates(ctx, dc, name)
 			if err != nil || len(found) == 0 {
 				return 0, "", err
 			}

@@ -394,7 +394,7 @@ func (u *upload) waitUntilAlone(ctx context.Context) (done *Disk, err error) {
 
 // findOther returns the disk of another upload of the image, or nil.
 func (u *upload) findOther(ctx context.Context) (*Disk, error) {
-	disks, err := u.FindImageDisks(ctx, nil, u.options.Alias) // IsEarlierUpload checks the storage domain
+	disks, err := u.FindDisksNotFromTemplates(ctx, nil, u.options.Alias) // IsEarlierUpload checks the storage domain
 	for i := range disks {
 		if disks[i].ID != u.disk && u.options.IsEarlierUpload(&disks[i]) {
 			return &disks[i], nil

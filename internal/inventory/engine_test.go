@@ -512,7 +512,7 @@ func TestADonorWithoutItsDiskIsMadeAgain(t *testing.T) {
 
 				return err
 			})
-			check.Error(t, s.session.ReleaseDisks(ctx, donor.ID, func(*engine.DiskAttachment, *engine.Disk) bool {
+			check.Error(t, s.session.DetachForeignDisks(ctx, donor.ID, func(*engine.DiskAttachment, *engine.Disk) bool {
 				return false
 			}), "")
 

@@ -225,7 +225,7 @@ func (r Rebuilder) exchangeDisks(
 	}
 
 	if old != nil {
-		return r.Session.RemoveAttachedDisk(ctx, r.VM.ID, old.DiskID())
+		return r.Session.DeleteAttachedDisk(ctx, r.VM.ID, old.DiskID())
 	}
 
 	bus, err := r.fetchInterface(ctx)

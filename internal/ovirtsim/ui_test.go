@@ -241,10 +241,10 @@ func fetch(t *testing.T, method, url, host string) (int, http.Header, string) {
 
 func TestThePageIsServedOnLoopbackOnly(t *testing.T) {
 	for address, want := range map[string]string{
-		"0.0.0.0:0":     "loopback only",
-		":0":            "loopback only",
-		"192.0.2.1:80":  "loopback only",
-		"example.com:1": "loopback only",
+		"0.0.0.0:0":     "only on loopback",
+		":0":            "only on loopback",
+		"192.0.2.1:80":  "only on loopback",
+		"example.com:1": "only on loopback",
 		"127.0.0.1":     "HOST:PORT",
 	} {
 		sim, err := ovirtsim.New(ovirtsim.Options{UI: address})

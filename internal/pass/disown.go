@@ -25,8 +25,8 @@ var filledIn = fieldpath.NewSet(
 	fieldpath.MakePathOrDie("spec", "providerID"),
 )
 
-// releaseFilledIn releases the manager's ownership of the fields in filledIn. Otherwise, a user with an empty field in
-// a manifest gets a conflict from server-side apply without force.
+// releaseFilledIn releases the manager's ownership of the fields in filledIn. Otherwise, server-side
+// apply of a manifest with an empty field conflicts unless it is forced.
 //
 // Filling in and releasing are two requests, because the API server makes a writer the owner of what it changes. Each
 // pass that finds the manager as an owner repeats the release. So nothing is lost if the manager is killed between the
@@ -73,7 +73,7 @@ func removeFilledIn(entries []metav1.ManagedFieldsEntry) ([]metav1.ManagedFields
 	out := make([]metav1.ManagedFieldsEntry, 0, len(entries))
 
 	for _, entry := range entries {
-		if !isOfManager(entry) {
+		if !isManagerEntry(entry) {
 			out = append(out, entry)
 			continue
 		}
@@ -99,8 +99,8 @@ func removeFilledIn(entries []metav1.ManagedFieldsEntry) ([]metav1.ManagedFields
 	return out, isOwner, nil
 }
 
-// isOfManager reports whether an entry has the fields written by the manager outside the status.
-func isOfManager(entry metav1.ManagedFieldsEntry) bool {
+// isManagerEntry reports whether an entry has the fields written by the manager outside the status.
+func isManagerEntry(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Manager == string(FieldOwner) && entry.Operation == metav1.ManagedFieldsOperationUpdate &&
 		entry.Subresource == "" && entry.FieldsV1 != nil
 }

@@ -7,9 +7,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// IgnoreStatus accepts events about everything except an object's status: creation, deletion, and changes of the spec
-// or the owners.
-var IgnoreStatus = predicate.Funcs{
+// SpecOrOwnersChanged accepts creations and deletions of an object, and updates of its generation, its deletion
+// timestamp or its number of owners.
+var SpecOrOwnersChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld, e.ObjectNew
 

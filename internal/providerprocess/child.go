@@ -302,7 +302,7 @@ func (c *child) checkMayAct(ctx context.Context, run uint64) error {
 	return nil
 }
 
-// storeObservation stores the count of a request for the metrics until the manager fetches it.
+// storeObservation stores an observation for the metrics until the manager fetches it.
 func (c *child) storeObservation(seen engine.Observation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

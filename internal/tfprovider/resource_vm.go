@@ -258,7 +258,7 @@ func (r *vmResource) detachForeignDisks(ctx context.Context, id engine.ID, remem
 	_ = json.Unmarshal(remembered, &own)
 
 	return pollEngine(ctx, "disks of others to be detached", func(ctx context.Context) (bool, string, error) {
-		err := r.client.ReleaseDisks(ctx, id, func(a *engine.DiskAttachment, _ *engine.Disk) bool {
+		err := r.client.DetachForeignDisks(ctx, id, func(a *engine.DiskAttachment, _ *engine.Disk) bool {
 			return slices.Contains(own, a.DiskID()) || a.IsBootDisk()
 		})
 

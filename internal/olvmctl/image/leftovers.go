@@ -135,7 +135,7 @@ func (t NodeTemplate) removeLeftovers(ctx context.Context, client *engine.Client
 		}
 	}
 
-	disks, err := client.FindImageDisks(ctx, dc, t.Disk)
+	disks, err := client.FindDisksNotFromTemplates(ctx, dc, t.Disk)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func removeVM(ctx context.Context, client *engine.Client, id engine.ID) error {
 			return false, string(engine.VMImageLocked), err
 		}
 
-		err = client.ReleaseDisks(ctx, id, func(*engine.DiskAttachment, *engine.Disk) bool { return false })
+		err = client.DetachForeignDisks(ctx, id, func(*engine.DiskAttachment, *engine.Disk) bool { return false })
 		if err == nil {
 			err = client.DeleteVM(ctx, id)
 		}

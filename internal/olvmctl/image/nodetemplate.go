@@ -116,7 +116,7 @@ func (t NodeTemplate) findOrUploadDisk(
 		return disk.ID, sent, nil
 	}
 
-	there, err := client.FindImageDisks(ctx, dc, t.Disk)
+	there, err := client.FindDisksNotFromTemplates(ctx, dc, t.Disk)
 	if err != nil {
 		return "", false, err
 	}

@@ -152,7 +152,7 @@ func (u Upload) uploadOptions(
 		},
 	}
 
-	there, err := client.FindImageDisks(ctx, dc, u.Disk)
+	there, err := client.FindDisksNotFromTemplates(ctx, dc, u.Disk)
 	if err != nil {
 		return engine.UploadOptions{}, err
 	}

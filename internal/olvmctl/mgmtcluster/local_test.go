@@ -154,5 +154,5 @@ func TestAStartWaitsForTheLockOfAKilledProcess(t *testing.T) {
 	defer running.Close()
 
 	_, err := l.lockPIDFile(t.Context())
-	check.Error(t, err, "another process runs it")
+	check.Error(t, err, "another process is running the local management cluster")
 }

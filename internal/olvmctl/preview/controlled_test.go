@@ -489,7 +489,7 @@ func TestAPrunedNamespaceTakesItsMachinesWithIt(t *testing.T) {
 			check.Equal(t, "summary", report.Summary, test.want)
 
 			for output, text := range outputs(t, report) {
-				check.Equal(t, output+" names it", strings.Contains(text, "Namespace default is not in the manifests"),
+				check.Equal(t, output+" names it", strings.Contains(text, "Namespace default is no longer in the manifests"),
 					test.want.Destroy > 0)
 			}
 		})
@@ -573,7 +573,7 @@ func TestAForeignKindIsNotTakenForOurs(t *testing.T) {
 		Spec: infrav1alpha1.OLVMSupportServicesSpec{ClusterName: "demo"},
 	}
 	_, err = services.supportMachines()
-	check.Error(t, err, "the infrastructure of Cluster demo is of kind OLVMCluster.example.com, and no OLVMCluster "+
+	check.Error(t, err, "the infrastructure of Cluster demo is of kind OLVMCluster.example.com, not an OLVMCluster "+
 		"of this provider")
 }
 

@@ -129,7 +129,7 @@ func TestTheManifestsOfAClusterFileAreChecked(t *testing.T) {
 	text := strings.ReplaceAll(fixture.SampleManifests(t, "memory: 16GB", "memory: 32GB"), "ENGINE_URL", fixture.EngineURL)
 
 	for name, test := range map[string]struct{ from, to, line, problem string }{
-		"by this release": {"", "", "The manifests were checked by the CRDs of this release", ""},
+		"by this release": {"", "", "Validated with the CRDs of this release", ""},
 		"a rule of it": {"memory: 32GB", "memory: 32GB\n        dataDisks: [{name: a, size: 1GB}, {name: a, size: 2GB}]", "",
 			"the manifests of the cluster file: OLVMMachineTemplate default/demo-md-0: "},
 	} {

@@ -115,7 +115,7 @@ func (p *Plane) startSimulator(ctx context.Context, options Options) error {
 		return fmt.Errorf("failed to read the engine's CA: %w", err)
 	}
 
-	p.ReportProgress("the engine simulator can be looked at on %s", p.Engine.UIURL)
+	p.ReportProgress("open the engine simulator at %s", p.Engine.UIURL)
 
 	return nil
 }
