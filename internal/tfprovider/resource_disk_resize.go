@@ -96,7 +96,7 @@ func (r *resizeResource) Schema(_ context.Context, _ resource.SchemaRequest, res
 	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: r.about,
 		Attributes: map[string]schema.Attribute{
-			"id":    optionalID("Same as " + r.owner + "."),
+			"id":    optionalID("Same as `" + r.owner + "`."),
 			r.owner: ownerID(r.aboutOwner),
 			"size":  sizeAttribute(r.aboutSize),
 		},

@@ -97,7 +97,7 @@ func hardwareAttributes() map[string]schema.Attribute {
 		"maximum_memory":    engineDefaultNumber("Maximum memory in bytes. Must be a multiple of 1 MiB.", wholeMiB),
 		"memory_ballooning": engineDefaultFlag("Whether to enable memory ballooning."),
 		"guaranteed_memory": engineDefaultNumber(
-			"Memory in bytes that the VM keeps if its host runs out of memory. Must be a multiple of 1 MiB. Not "+
+			"Memory in bytes that the VM keeps if its host runs low on memory. Must be a multiple of 1 MiB. Not "+
 				"available in `ovirt/ovirt`.",
 			wholeMiB,
 		),
