@@ -104,52 +104,52 @@ func newCommand(out io.Writer) *cobra.Command {
 }
 
 func (f *flags) addFlags(set *pflag.FlagSet) {
-	set.StringVar(&f.listen, "listen", "127.0.0.1:0", "address to serve on; port 0 takes a free one")
+	set.StringVar(&f.listen, "listen", "127.0.0.1:0", "address to listen on; port 0 selects a free port")
 	set.StringVar(
 		&f.ui, "ui", "",
-		"loopback address to serve a page on that shows what is in the engine, such as 127.0.0.1:8080",
+		"loopback address of a web page that shows the contents of the engine, such as 127.0.0.1:8080",
 	)
 	set.StringVar(
 		&f.connection, "connection", "",
-		"file to write once the engine serves: JSON with url, ca_file, username, password, control_url, ui_url",
+		"JSON file to write when the engine is ready, with url, ca_file, username, password, control_url and ui_url",
 	)
 
-	set.StringVar(&f.inventory, "inventory", "", "YAML file with what is in the engine at the beginning")
-	set.BoolVar(&f.printInventory, "print-inventory", false, "write the inventory as YAML and exit")
+	set.StringVar(&f.inventory, "inventory", "", "YAML file with the initial inventory of the engine")
+	set.BoolVar(&f.printInventory, "print-inventory", false, "print the inventory as YAML and exit")
 	set.StringVar(
 		&f.state, "state", "",
-		"folder that keeps the inventory over restarts; one that was used before wins over --inventory",
+		"directory to keep the inventory across restarts; a saved inventory overrides --inventory",
 	)
 
 	set.StringVar(&f.username, "username", "",
-		"the administrator; empty means admin@internal, or admin@ovirt@internalsso with --keycloak")
+		"name of the administrator (default admin@internal, or admin@ovirt@internalsso with --keycloak)")
 	set.BoolVar(&f.keycloak, "keycloak", false,
-		"be an engine whose users are those of Keycloak: the profile is internalsso, and HTTP Basic is refused")
+		"simulate an engine with Keycloak users: the profile is internalsso, and HTTP Basic is rejected")
 	set.StringVar(
 		&f.password, "password", "",
-		"the administrator's password; empty takes $OVIRTSIM_PASSWORD, else makes a random one",
+		"password of the administrator (default $OVIRTSIM_PASSWORD, or a random password)",
 	)
 
 	set.StringArrayVar(
-		&f.faults, "fault", nil, "a fault rule as JSON, as for the control API; can be given several times",
+		&f.faults, "fault", nil, "fault rule in JSON, in the format of the control API; can be repeated",
 	)
-	set.Uint64Var(&f.seed, "seed", 0, "seed of faults with a probability; 0 takes a random one")
-	set.Float64Var(&f.speed, "speed", 1, "how much faster than usual asynchronous operations go")
-	set.DurationVar(&f.tokenLifetime, "token-lifetime", 30*time.Minute, "how long a session lives after its last use")
+	set.Uint64Var(&f.seed, "seed", 0, "seed for faults with a probability; 0 selects a random seed")
+	set.Float64Var(&f.speed, "speed", 1, "speed-up factor of asynchronous operations")
+	set.DurationVar(&f.tokenLifetime, "token-lifetime", 30*time.Minute, "lifetime of a session after its last use")
 
 	set.StringVar(
 		&f.guests, "guests", guestsInMemory,
-		"what runs in VMs: memory for nodes of clusters in memory, nodes for Linux machines with kubelets (as root), "+
-			"or none",
+		"guests of the VMs: memory for nodes of in-memory clusters, nodes for Linux machines with kubelets (requires "+
+			"root), or none",
 	)
 	f.nodes.addFlags(set)
 	set.StringArrayVar(
 		&f.workload, "workload-kubeconfig", nil,
-		"kubeconfig of an API server that answers, for all workload clusters, whatever is not about their nodes, so "+
-			"that add-ons and providers can be installed in them; as ENDPOINT=FILE, for the cluster of that control "+
-			"plane endpoint alone; can be given several times",
+		"kubeconfig of an API server that answers all requests to workload clusters except those about nodes, so "+
+			"that add-ons and providers can be installed; use ENDPOINT=FILE for only the cluster with that control "+
+			"plane endpoint; can be repeated",
 	)
-	set.BoolVar(&f.verbose, "verbose", false, "log what guests do")
+	set.BoolVar(&f.verbose, "verbose", false, "log the activity of guests")
 }
 
 // simulatorOptions returns the options of the simulator for the flags.

@@ -28,13 +28,13 @@ const thisNetNS = "this"
 func (f *nodeFlags) addFlags(set *pflag.FlagSet) {
 	set.StringArrayVar(
 		&f.folders, "node-image", nil,
-		"with --guests=nodes, folder of an image that VMs boot from, as make node-image prints it; can be given "+
-			"several times, for several versions of Kubernetes",
+		"directory of an image for VMs to boot from, as printed by make node-image; can be repeated, for several "+
+			"versions of Kubernetes; requires --guests=nodes",
 	)
 	set.StringVar(
 		&f.netns, "node-netns", fmt.Sprintf("ovirtsim-%d", os.Getpid()),
-		"with --guests=nodes, network namespace that has the networks of VMs, and is made where it is not there; "+
-			"this is that of the simulator itself",
+		"network namespace for the networks of VMs; created if it does not exist; \"this\" selects the namespace of "+
+			"the simulator; requires --guests=nodes",
 	)
 }
 

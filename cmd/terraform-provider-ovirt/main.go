@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	debug := flag.Bool("debug", false, "wait for a debugger and print how to attach Terraform")
+	debug := flag.Bool("debug", false, "wait for a debugger, and print how to connect Terraform")
 	showVersion := flag.Bool("version", false, "print the version and exit")
 	flag.Parse()
 

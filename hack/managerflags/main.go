@@ -12,10 +12,10 @@ import (
 
 const head = `# Flags of the manager
 
-They are arguments of the container in its Deployment, and extraArgs of the [Helm chart](install.md#with-helm). Made of
-what manager --help prints.
+Set these flags in the arguments of the container in the manager's Deployment, or in extraArgs of the [Helm
+chart](install.md#with-helm). This page is generated from the output of manager --help.
 
-| flag | default | |
+| flag | default | description |
 |---|---|---|
 `
 

@@ -111,14 +111,14 @@ const timeoutAttribute = "timeout"
 // actionTimeout is the schema of timeoutAttribute.
 var actionTimeout = schema.StringAttribute{
 	Optional: true,
-	MarkdownDescription: "How long the action may take, such as `30m` or `1h30m`; `" +
-		formatDuration(engine.WaitLimit) + "` by default.",
+	MarkdownDescription: "Maximum duration of the action, such as `30m` or `1h30m`. Defaults to `" +
+		formatDuration(engine.WaitLimit) + "`.",
 	Validators: []validator.String{isDuration},
 }
 
 var startAction = vmAction{
 	typeName:    "ovirt_vm_start",
-	description: "Starts a virtual machine, or resumes it, and waits until it is up. One that is up is left alone.",
+	description: "Starts or resumes a virtual machine, and waits until it is up. Does nothing if the VM is already up.",
 	run: func(ctx context.Context, client *engine.Client, id engine.ID, _ tfsdk.Config,
 		_ *diag.Diagnostics) error {
 		start := vmStartResource{base{configured: &configured{client: client}}}
@@ -128,11 +128,13 @@ var startAction = vmAction{
 
 var stopAction = vmAction{
 	typeName: "ovirt_vm_stop",
-	description: "Asks the guest to shut down, and waits until the virtual machine is down. A guest that did not " +
-		"hear it is asked again.",
+	description: "Asks the guest to shut down, and waits until the virtual machine is down. Repeats the request if " +
+		"the guest missed it.",
 	attributes: map[string]schema.Attribute{
-		"power_off": schema.BoolAttribute{Optional: true, MarkdownDescription: "Power off without asking the guest."},
-		"force":     schema.BoolAttribute{Optional: true, MarkdownDescription: "Stop also while a backup is made."},
+		"power_off": schema.BoolAttribute{Optional: true,
+			MarkdownDescription: "Whether to power off the VM without asking the guest."},
+		"force": schema.BoolAttribute{Optional: true,
+			MarkdownDescription: "Whether to stop the VM even during a backup."},
 	},
 	run: func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config,
 		_ *diag.Diagnostics) error {
@@ -146,7 +148,7 @@ var stopAction = vmAction{
 
 var rebootAction = vmAction{
 	typeName: "ovirt_vm_reboot",
-	description: "Asks the guest to reboot. It does not wait, because the engine does not show whether the guest " +
+	description: "Asks the guest to reboot. Does not wait, because the engine does not report whether the guest " +
 		"rebooted or ignored the request.",
 	isInstant: true,
 	run: func(ctx context.Context, client *engine.Client, id engine.ID, _ tfsdk.Config,
@@ -157,11 +159,11 @@ var rebootAction = vmAction{
 
 var migrateAction = vmAction{
 	typeName: "ovirt_vm_migrate",
-	description: "Moves a virtual machine that runs to another host, and waits until it runs there. No recording of " +
-		"a real engine has a migration that succeeds.",
+	description: "Migrates a running virtual machine to another host, and waits until it runs there. A successful " +
+		"migration has not been recorded on a real engine yet.",
 	attributes: map[string]schema.Attribute{
 		"host_id": schema.StringAttribute{Optional: true, Validators: []validator.String{uuid},
-			MarkdownDescription: "UUID of the host to move to; the engine chooses one by default."},
+			MarkdownDescription: "UUID of the destination host. The engine chooses a host if omitted."},
 	},
 	run: func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config,
 		_ *diag.Diagnostics) error {
@@ -217,13 +219,14 @@ func (m *migration) migrateAndCheck(ctx context.Context) (bool, string, error) {
 
 var snapshotAction = vmAction{
 	typeName: "ovirt_vm_snapshot",
-	description: "Makes a snapshot of a virtual machine, and waits until it is made. One that is not ready in time " +
-		"is a warning. Nothing removes the snapshot; the resource `ovirt_vm_snapshot` is for one that a " +
-		"configuration has.",
+	description: "Creates a snapshot of a virtual machine, and waits until it is ready. Returns a warning if the " +
+		"snapshot is not ready in time. The snapshot is never removed. To manage a snapshot in a configuration, use " +
+		"the resource `ovirt_vm_snapshot`.",
 	attributes: map[string]schema.Attribute{
 		"description": schema.StringAttribute{Required: true, MarkdownDescription: "Description of the snapshot.",
 			Validators: []validator.String{notEmpty, description}},
-		"memory": schema.BoolAttribute{Optional: true, MarkdownDescription: "Keep the memory of a VM that runs, too."},
+		"memory": schema.BoolAttribute{Optional: true,
+			MarkdownDescription: "Whether to save the memory of a running VM."},
 	},
 	run: func(ctx context.Context, client *engine.Client, id engine.ID, config tfsdk.Config,
 		diags *diag.Diagnostics) error {

@@ -42,13 +42,13 @@ func (b *base) completeSchema(s schema.Schema, conditional ...string) schema.Sch
 func describeChange(change tfchange.Change) string {
 	switch {
 	case change.Effect == tfchange.NextStart:
-		return " A VM that runs gets a change with its next start."
+		return " Changes to a running VM take effect at its next start."
 	case change.Effect == tfchange.WhileDown:
-		return " A change fails while the VM runs."
+		return " Changing this fails while the VM is running."
 	case change.Effect == tfchange.Replacement && change.Loses != "":
-		return " A change replaces the resource, and " + change.Loses + " is lost."
+		return " Changing this forces a new resource and destroys " + change.Loses + "."
 	case change.Effect == tfchange.Replacement:
-		return " A change replaces the resource."
+		return " Changing this forces a new resource."
 	default:
 		return ""
 	}

@@ -53,7 +53,8 @@ type blankTemplateData struct{ dataBase }
 
 func (d *blankTemplateData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The template without disks, also where it was deleted and made again under another UUID.",
+		MarkdownDescription: "The blank template, which has no disks. It is found even if it was recreated with a " +
+			"different UUID.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{Computed: true, MarkdownDescription: "UUID of the template."},
 		},
@@ -100,7 +101,7 @@ type affinityGroupDataModel struct {
 
 func (d *affinityGroupData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "An affinity group by its name.",
+		MarkdownDescription: "Looks up an affinity group by name.",
 		Attributes: map[string]schema.Attribute{
 			"id":         dataID("UUID of the affinity group."),
 			"cluster_id": requiredID("UUID of the cluster."),
@@ -154,9 +155,9 @@ const failOnEmpty = "fail_on_empty"
 
 func newClusterHostsData() datasource.DataSource {
 	return &listData{
-		dataBase: dataBase{typeName: "ovirt_cluster_hosts"}, about: "The hosts of a cluster.",
+		dataBase: dataBase{typeName: "ovirt_cluster_hosts"}, about: "Lists the hosts of a cluster.",
 		owner: "cluster_id", ownerAttribute: requiredID("UUID of the cluster."), idAbout: "UUID of the cluster.",
-		result: "hosts", resultAbout: "UUIDs and statuses of the hosts.", fields: []string{"id", "status"},
+		result: "hosts", resultAbout: "UUID and status of each host.", fields: []string{"id", "status"},
 		failure: "The hosts cannot be read",
 		list: func(ctx context.Context, client *engine.Client, cluster string) ([][]string, error) {
 			hosts, err := client.ListHosts(ctx)
@@ -172,10 +173,10 @@ func newClusterHostsData() datasource.DataSource {
 func newTemplatesData() datasource.DataSource {
 	return &listData{
 		dataBase: dataBase{typeName: "ovirt_templates"},
-		about:    "The templates of a name: one for each data center and version.",
-		owner:    "name", idAbout: "The name.",
+		about:    "Lists the templates with a given name: one for each data center and version.",
+		owner:    "name", idAbout: "Same as `name`.",
 		ownerAttribute: schema.StringAttribute{Required: true, MarkdownDescription: "Name of the templates."},
-		result:         "templates", resultAbout: "UUIDs and descriptions of the templates.",
+		result:         "templates", resultAbout: "UUID and description of each template.",
 		fields: []string{"id", "description"},
 		empty:  "the engine has no template named %q", failure: "The templates were not found",
 		list: func(ctx context.Context, client *engine.Client, name string) ([][]string, error) {
@@ -208,9 +209,9 @@ func attachmentsData(
 	list func(ctx context.Context, client *engine.Client, owner string) ([]engine.DiskAttachment, error),
 ) datasource.DataSource {
 	return &listData{
-		dataBase: dataBase{typeName: typeName}, about: "The disks of a " + of + ".",
+		dataBase: dataBase{typeName: typeName}, about: "Lists the disks of a " + of + ".",
 		owner: owner, ownerAttribute: requiredID("UUID of the " + of + "."), idAbout: "UUID of the " + of + ".",
-		result: result, resultAbout: "UUIDs of the attachments and of their disks, and the interfaces.",
+		result: result, resultAbout: "UUID, disk UUID and disk interface of each attachment.",
 		fields:  []string{"id", "disk_id", "disk_interface"},
 		failure: "The disks cannot be read",
 		list: func(ctx context.Context, client *engine.Client, owner string) ([][]string, error) {
@@ -244,7 +245,7 @@ func (d *listData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *d
 	}
 	if d.empty != "" {
 		resp.Schema.Attributes[failOnEmpty] = schema.BoolAttribute{
-			Optional: true, MarkdownDescription: "Fail where there is none.",
+			Optional: true, MarkdownDescription: "Whether to fail if no template has this name.",
 		}
 	}
 }

@@ -77,7 +77,7 @@ func newHostData() datasource.DataSource {
 }
 
 func newStorageDomainData() datasource.DataSource {
-	return &namedData{dataBase{typeName: "ovirt_storage_domain"}, "storage domain that takes disks",
+	return &namedData{dataBase{typeName: "ovirt_storage_domain"}, "storage domain for disks",
 		func(ctx context.Context, client *engine.Client, wanted wantedName) ([]candidate, error) {
 			all, err := listStorageDomains(ctx, client, wanted.dc)
 
@@ -191,27 +191,30 @@ func filterByVersion(found []candidate, version int) []candidate {
 }
 
 func (d *namedData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+	about := "Looks up the UUID of a " + d.kind + " by name. Fails unless exactly one matches."
 	attributes := map[string]schema.Attribute{
 		"id":   schema.StringAttribute{Computed: true, MarkdownDescription: "UUID of the " + d.kind + "."},
 		"name": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the " + d.kind + "."},
 		"data_center": schema.StringAttribute{Optional: true,
-			MarkdownDescription: "Name of the data center to look in; the whole engine if it is not set."},
+			MarkdownDescription: "Name of the data center to search. If omitted, the whole engine is searched."},
 	}
 
 	switch d.typeName {
+	case "ovirt_storage_domain":
+		about += " The storage domain must be ready for new disks."
 	case "ovirt_vnic_profile":
 		attributes[networkAttribute] = schema.StringAttribute{Optional: true, Computed: true,
-			MarkdownDescription: "Name of the profile's network. Set it if several networks have such a profile."}
+			MarkdownDescription: "Name of the profile's network. Required if several networks have a profile with " +
+				"this name."}
 	case "ovirt_template":
 		attributes[versionAttribute] = schema.Int64Attribute{Optional: true, Computed: true,
-			MarkdownDescription: "Number of the version; the newest one that is ready if it is not set. " +
-				"A newer one then replaces the VMs whose `template_id` it is."}
+			MarkdownDescription: "Version number. Defaults to the newest version that is ready. In that case, a " +
+				"newer version replaces the VMs that take their `template_id` from this data source."}
 	}
 
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The UUID of a " + d.kind + " by its name. None, or more than one, is an error. Not in " +
-			"the released provider.",
-		Attributes: attributes,
+		MarkdownDescription: about + " Not available in `ovirt/ovirt`.",
+		Attributes:          attributes,
 	}
 }
 

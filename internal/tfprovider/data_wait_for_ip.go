@@ -45,14 +45,16 @@ type reportedInterfaceModel struct {
 func (d *waitForIPData) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
 	addresses := types.SetType{ElemType: types.StringType}
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Waits until the guest of a virtual machine reports an address. It does not wait for a " +
-			"VM that is down, nor for one that has run for 10 minutes without: then it is empty, with a warning.",
+		MarkdownDescription: "Waits until the guest of a virtual machine reports an address. If the VM is down, or " +
+			"has run for 10 minutes without reporting an address, the data source returns an empty result and a " +
+			"warning.",
 		Attributes: map[string]schema.Attribute{
 			"id":    dataID("UUID of the VM."),
 			"vm_id": requiredID("UUID of the VM."),
 			"interfaces": schema.SetAttribute{
-				Computed:            true,
-				MarkdownDescription: "Interfaces of the guest with addresses that are neither loopback nor link-local.",
+				Computed: true,
+				MarkdownDescription: "Interfaces of the guest, with their addresses except loopback and link-local " +
+					"addresses.",
 				ElementType: types.ObjectType{
 					AttrTypes: map[string]attr.Type{
 						"name":           types.StringType,
@@ -63,12 +65,12 @@ func (d *waitForIPData) Schema(_ context.Context, _ datasource.SchemaRequest, re
 			},
 		},
 		Blocks: map[string]schema.Block{timeoutsBlock: schema.SingleNestedBlock{
-			MarkdownDescription: "Time-outs of operations.",
+			MarkdownDescription: "Timeouts of operations.",
 			Attributes: map[string]schema.Attribute{
 				reading: schema.StringAttribute{
 					Optional: true,
-					MarkdownDescription: "How long to wait for an address, such as `30m`; `" +
-						formatDuration(addressLimit) + "` by default.",
+					MarkdownDescription: "Maximum time to wait for an address, such as `30m`. Defaults to `" +
+						formatDuration(addressLimit) + "`.",
 					Validators: []validator.String{isDuration},
 				},
 			},

@@ -17,7 +17,7 @@ import (
 
 // describeVariable returns the sentence about the environment variable of an attribute.
 func describeVariable(name string) string {
-	return "`" + name + "` in the environment is used if it is not set."
+	return "Defaults to the environment variable `" + name + "`."
 }
 
 // isUnknown reports whether the provider block has values that Terraform knows only after another apply. If so, it lets

@@ -43,9 +43,9 @@ func (e *tokenEphemeral) Metadata(_ context.Context, _ ephemeral.MetadataRequest
 // Schema implements ephemeral.EphemeralResource.
 func (e *tokenEphemeral) Schema(_ context.Context, _ ephemeral.SchemaRequest, resp *ephemeral.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The token of the provider's session on the engine, for another program of the same " +
-			"run, such as a provider that calls the API. It ends with the run, and may do all that the user may do. " +
-			"Not in the released provider.",
+		MarkdownDescription: "Token of the provider's session on the engine, for other programs in the same run, " +
+			"such as another provider that calls the API. The token expires at the end of the run and grants all " +
+			"permissions of the user. Not available in `ovirt/ovirt`.",
 		Attributes: map[string]schema.Attribute{
 			"url": schema.StringAttribute{Computed: true, MarkdownDescription: "URL of the engine's API."},
 			"token": schema.StringAttribute{Computed: true, Sensitive: true,
@@ -79,13 +79,13 @@ func (e *consoleEphemeral) Metadata(_ context.Context, _ ephemeral.MetadataReque
 // Schema implements ephemeral.EphemeralResource.
 func (e *consoleEphemeral) Schema(_ context.Context, _ ephemeral.SchemaRequest, resp *ephemeral.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The connection file of virt-viewer for the graphics console of a VM that runs. It has " +
-			"a ticket, which is good for some minutes. Not in the released provider.",
+		MarkdownDescription: "Connection file that opens the graphics console of a running VM in virt-viewer. The " +
+			"file contains a ticket that is valid for a few minutes. Not available in `ovirt/ovirt`.",
 		Attributes: map[string]schema.Attribute{
 			"vm_id": schema.StringAttribute{Required: true, MarkdownDescription: "UUID of the VM.",
 				Validators: []validator.String{uuid}},
 			"viewer_file": schema.StringAttribute{Computed: true, Sensitive: true,
-				MarkdownDescription: "Text of the connection file."},
+				MarkdownDescription: "Content of the connection file."},
 		},
 	}
 }

@@ -67,11 +67,11 @@ func (bytesFunction) Metadata(_ context.Context, _ function.MetadataRequest, res
 // Definition implements function.Function.
 func (bytesFunction) Definition(_ context.Context, _ function.DefinitionRequest, resp *function.DefinitionResponse) {
 	resp.Definition = function.Definition{
-		Summary: "A size in bytes",
-		MarkdownDescription: "Returns a size such as `40GiB` in bytes, as the attributes for memory and disks take " +
-			"it. The units are B, KiB, MiB, GiB, TiB and PiB.",
+		Summary: "Convert a size to bytes",
+		MarkdownDescription: "Converts a size such as `40GiB` to bytes, the unit of all memory and disk attributes. " +
+			"Supports the units B, KiB, MiB, GiB, TiB and PiB.",
 		Parameters: []function.Parameter{function.StringParameter{
-			Name: "size", MarkdownDescription: "A whole number and a unit, with or without a blank between them.",
+			Name: "size", MarkdownDescription: "A whole number and a unit, optionally separated by a space.",
 		}},
 		Return: function.Int64Return{},
 	}
@@ -105,11 +105,11 @@ func (sizeFunction) Metadata(_ context.Context, _ function.MetadataRequest, resp
 // Definition implements function.Function.
 func (sizeFunction) Definition(_ context.Context, _ function.DefinitionRequest, resp *function.DefinitionResponse) {
 	resp.Definition = function.Definition{
-		Summary: "Bytes as a size",
-		MarkdownDescription: "Returns a number of bytes as a size such as `40GiB`, in the largest unit that needs no " +
-			"fraction. It is the reverse of `bytes`.",
+		Summary: "Convert bytes to a size",
+		MarkdownDescription: "Converts a number of bytes to a size such as `40GiB`, in the largest unit that needs " +
+			"no fraction. This is the inverse of `bytes`.",
 		Parameters: []function.Parameter{function.Int64Parameter{
-			Name: "bytes", MarkdownDescription: "A number of bytes, 0 or more.",
+			Name: "bytes", MarkdownDescription: "Number of bytes, 0 or more.",
 		}},
 		Return: function.StringReturn{},
 	}

@@ -93,7 +93,7 @@ func (r identified) IdentitySchema(
 	for _, name := range r.attributes {
 		attributes[name] = identityschema.StringAttribute{
 			RequiredForImport: true,
-			Description:       "As the attribute " + name + ".",
+			Description:       "Value of the attribute `" + name + "`.",
 		}
 	}
 

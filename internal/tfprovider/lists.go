@@ -56,11 +56,11 @@ func (l *listed) ListResourceConfigSchema(
 	_ context.Context, _ list.ListResourceSchemaRequest, resp *list.ListResourceSchemaResponse,
 ) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Lists the objects that the resource `" + l.typeName +
-			"` could have, and the user may see.",
+		MarkdownDescription: "Lists existing objects that can be imported as `" + l.typeName +
+			"` and are visible to the user.",
 		Attributes: map[string]schema.Attribute{
 			"name": schema.StringAttribute{Optional: true,
-				MarkdownDescription: "Only objects of exactly this name; all by default."},
+				MarkdownDescription: "Exact name of the objects to list. If omitted, all objects are listed."},
 		},
 	}
 }

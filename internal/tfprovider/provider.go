@@ -115,45 +115,49 @@ func (p *ovirtProvider) Metadata(_ context.Context, _ provider.MetadataRequest, 
 
 func (p *ovirtProvider) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Manages virtual machines on an oVirt engine or Oracle Linux Virtualization Manager.",
+		MarkdownDescription: "Manages virtual machines on an oVirt engine or Oracle Linux Virtualization Manager. " +
+			"The provider replaces the released provider `ovirt/ovirt` 2.2.0 and is compatible with its " +
+			"configurations and states. Resources and arguments marked as not available in `ovirt/ovirt` do not " +
+			"exist in that release.",
 		Attributes: map[string]schema.Attribute{
 			"url": schema.StringAttribute{
 				Optional: true,
-				MarkdownDescription: "URL of the engine's API, for example " +
+				MarkdownDescription: "URL of the engine's API, such as " +
 					"`https://engine.example.com/ovirt-engine/api`. " + describeVariable("OVIRT_URL"),
 			},
 			"username": schema.StringAttribute{Optional: true,
-				MarkdownDescription: "User with its domain, for example `admin@internal`, or " +
-					"`admin@ovirt@internalsso` at an engine with Keycloak. " + describeVariable("OVIRT_USERNAME")},
+				MarkdownDescription: "User name with its domain, such as `admin@internal`, or " +
+					"`admin@ovirt@internalsso` for an engine with Keycloak. " + describeVariable("OVIRT_USERNAME")},
 			"password": schema.StringAttribute{Optional: true, Sensitive: true,
 				MarkdownDescription: "Password of the user. " + describeVariable("OVIRT_PASSWORD")},
 			"tls_insecure": schema.BoolAttribute{
 				Optional: true,
-				MarkdownDescription: "Do not verify the engine's certificate. Cannot be combined with " +
-					"the other `tls_` options. " + describeVariable("OVIRT_TLS_INSECURE"),
+				MarkdownDescription: "Whether to skip the verification of the engine's certificate. Conflicts with " +
+					"the other `tls_` arguments. " + describeVariable("OVIRT_TLS_INSECURE"),
 			},
 			"tls_system": schema.BoolAttribute{Optional: true,
-				MarkdownDescription: "Verify the engine's certificate with the system's trust store. " +
+				MarkdownDescription: "Whether to verify the engine's certificate with the system's trust store. " +
 					describeVariable("OVIRT_TLS_SYSTEM")},
 			"tls_ca_bundle": schema.StringAttribute{Optional: true,
-				MarkdownDescription: "PEM certificates of the CA that signs the engine's certificate. " +
+				MarkdownDescription: "PEM certificates of the CA that signed the engine's certificate. " +
 					describeVariable("OVIRT_TLS_CA_BUNDLE")},
 			"tls_ca_files": schema.ListAttribute{Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Files with PEM certificates of the CA. " +
-					describeVariable("OVIRT_TLS_CA_FILES") + " Several are divided by colons."},
+				MarkdownDescription: "Paths of files with PEM certificates of the CA. " +
+					describeVariable("OVIRT_TLS_CA_FILES") + " Separate multiple paths in the variable with colons."},
 			"tls_ca_dirs": schema.ListAttribute{Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "Directories whose files hold PEM certificates of the CA. " +
-					describeVariable("OVIRT_TLS_CA_DIRS") + " Several are divided by colons."},
+				MarkdownDescription: "Directories that contain files with PEM certificates of the CA. " +
+					describeVariable("OVIRT_TLS_CA_DIRS") + " Separate multiple paths in the variable with colons."},
 			"mock": schema.BoolAttribute{Optional: true,
-				MarkdownDescription: "Accepted for compatibility and refused when true: use `ovirtsim` instead."},
+				MarkdownDescription: "Accepted for compatibility, but setting it to `true` is an error. Use " +
+					"`ovirtsim` instead."},
 			"extra_headers": schema.MapAttribute{Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "HTTP headers that are sent with each request of the API; the released provider " +
-					"does not send them. Headers that the provider sends itself are refused."},
+				MarkdownDescription: "HTTP headers to send with each API request. `ovirt/ovirt` does not send them. " +
+					"Headers that the provider sets itself are rejected."},
 			"filter": schema.BoolAttribute{Optional: true,
-				MarkdownDescription: "Ask for what the user has rights for, and nothing else: set it to `true` for a " +
-					"user without the role of an administrator, whom the engine refuses otherwise. Such a user sees " +
-					"no tags and affinity groups. " + describeVariable("OVIRT_FILTER") +
-					" Not in the released provider."},
+				MarkdownDescription: "Whether to request only the objects that the user has permissions for. Set it " +
+					"to `true` for users without an administrator role; otherwise, the engine rejects their " +
+					"requests. These users cannot see tags or affinity groups. " + describeVariable("OVIRT_FILTER") +
+					" Not available in `ovirt/ovirt`."},
 		},
 	}
 }

@@ -37,23 +37,24 @@ func (r *adoptedVMResource) Schema(_ context.Context, _ resource.SchemaRequest, 
 		"vm_id":                         ownerID("UUID of the VM."),
 		"initialization_hostname":       initText("Host name of the guest."),
 		"initialization_dns_servers":    initTexts("IP addresses of the guest's DNS servers."),
-		"initialization_search_domains": initTexts("Domains in which the guest looks for names without one."),
+		"initialization_search_domains": initTexts("DNS search domains of the guest."),
 		"previous": schema.StringAttribute{
 			Computed:            true,
 			Sensitive:           true,
-			MarkdownDescription: "The initialization that the VM had before, as JSON.",
+			MarkdownDescription: "Previous initialization of the VM, as JSON.",
 			PlanModifiers:       []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
 		},
 	}
 	maps.Copy(attributes, scriptAttributes(
-		"User data that cloud-init or Ignition gets at the next start that asks for it.",
+		"User data for cloud-init or Ignition. The guest receives it at the next start with `use_initialization`.",
 	))
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "Takes over a virtual machine that exists: gives it the initialization of a guest " +
-			"while it is down, and gives it back with the user data, host name and network configuration that it had " +
-			"(the engine does not tell passwords). The VM itself is neither " +
-			"made nor deleted, and nothing else of it is changed. The guest gets the initialization where " +
-			"`ovirt_vm_start` has `use_initialization`. Not in the released provider.",
+		MarkdownDescription: "Takes over an existing virtual machine. Creating the resource sets the guest " +
+			"initialization of the VM, which must be down. Destroying the resource restores the previous user data, " +
+			"host name and network configuration. Passwords are not restored, because the engine does not disclose " +
+			"them. The VM itself is never created or deleted, and its other settings do not change. The guest " +
+			"receives the initialization if `ovirt_vm_start` sets `use_initialization`. Not available in " +
+			"`ovirt/ovirt`.",
 		Attributes: attributes,
 		Blocks:     map[string]schema.Block{"initialization_nic": initNICBlock()},
 	}, scriptAttribute, writeOnlyScriptVersion, "initialization_hostname")

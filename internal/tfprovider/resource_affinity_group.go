@@ -35,30 +35,33 @@ type affinityGroupResource struct{ base }
 func (r *affinityGroupResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	rule := func(description string) schema.SetNestedBlock {
 		return schema.SetNestedBlock{
-			MarkdownDescription: description + " Without it the rule is off.",
+			MarkdownDescription: description + " The rule is disabled if the block is omitted.",
 			Validators:          []validator.Set{setvalidator.SizeAtMost(1)},
 			NestedObject: schema.NestedBlockObject{Attributes: map[string]schema.Attribute{
 				"affinity": schema.StringAttribute{
-					Optional:            true,
-					Computed:            true,
-					Validators:          []validator.String{stringvalidator.OneOf("positive", "negative")},
-					MarkdownDescription: "`positive` keeps together, `negative` (default) keeps apart."},
+					Optional:   true,
+					Computed:   true,
+					Validators: []validator.String{stringvalidator.OneOf("positive", "negative")},
+					MarkdownDescription: "Whether to keep members together (`positive`) or apart (`negative`). " +
+						"Defaults to `negative`."},
 				"enforcing": schema.BoolAttribute{
-					Optional:            true,
-					Computed:            true,
-					MarkdownDescription: "A VM that cannot keep the rule does not start; `false` by default.",
+					Optional: true,
+					Computed: true,
+					MarkdownDescription: "Whether to prevent the start of a VM that would violate the rule. Defaults " +
+						"to `false`.",
 				},
 			}},
 		}
 	}
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "An affinity group of a cluster. A change is made in place, so that its members stay.",
+		MarkdownDescription: "An affinity group of a cluster. Changes are applied in place, and the group keeps its " +
+			"members.",
 		Attributes: map[string]schema.Attribute{
 			"id":         computedText("UUID of the affinity group."),
 			"cluster_id": ownerID("UUID of the cluster."),
 			"name": schema.StringAttribute{
 				Required:            true,
-				MarkdownDescription: "Name of the group; unique in the engine.",
+				MarkdownDescription: "Name of the group. Must be unique on the engine.",
 				Validators:          []validator.String{groupName},
 			},
 			"description": schema.StringAttribute{Optional: true, MarkdownDescription: "Description of the group."},
@@ -66,21 +69,22 @@ func (r *affinityGroupResource) Schema(_ context.Context, _ resource.SchemaReque
 				Optional: true,
 				Computed: true,
 				Default:  booldefault.StaticBool(false),
-				MarkdownDescription: "A VM that cannot keep the rule for VMs does not start; `false` by default. " +
-					"The engine keeps this and `enforcing` of `vms_rule` in one place.",
+				MarkdownDescription: "Whether to prevent the start of a VM that would violate the rule for VMs. " +
+					"Defaults to `false`. This is the same setting on the engine as `enforcing` of `vms_rule`.",
 			},
 			"priority": schema.Float64Attribute{
-				Optional:            true,
-				Computed:            true,
-				MarkdownDescription: "Order in which groups are looked at; at most seven decimals.",
+				Optional: true,
+				Computed: true,
+				MarkdownDescription: "Priority of the group, which determines the order of evaluation. At most seven " +
+					"decimal places.",
 				Validators: []validator.Float64{
 					sevenDecimals{"must have at most seven decimals, which the engine keeps"},
 				},
 				PlanModifiers: []planmodifier.Float64{float64planmodifier.UseStateForUnknown()}},
 		},
 		Blocks: map[string]schema.Block{
-			"hosts_rule": rule("Rule for VMs and hosts."),
-			"vms_rule":   rule("Rule for VMs among each other."),
+			"hosts_rule": rule("Rule between VMs and hosts."),
+			"vms_rule":   rule("Rule between VMs."),
 		},
 	})
 }

@@ -25,14 +25,15 @@ type affinityLabelResource struct{ base }
 // Schema implements resource.Resource.
 func (r *affinityLabelResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "An affinity label for virtual machines and hosts. The engine refuses to delete a " +
-			"label while a VM or a host has it. Not in the released provider.",
+		MarkdownDescription: "An affinity label for virtual machines and hosts. A label cannot be deleted while it " +
+			"is assigned to a VM or host. Not available in `ovirt/ovirt`.",
 		Attributes: map[string]schema.Attribute{
 			"id":   computedText("UUID of the affinity label."),
-			"name": requiredText("Name of the affinity label; unique on the engine.", tagName),
+			"name": requiredText("Name of the affinity label. Must be unique on the engine.", tagName),
 			"implicit_affinity_group": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-				MarkdownDescription: "Run the VMs that have the label on the hosts that have it.",
+				MarkdownDescription: "Whether to run VMs with this label only on hosts with this label. Defaults to " +
+					"`false`.",
 			},
 		},
 	})

@@ -33,18 +33,19 @@ func diskAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"id": computedText("UUID of the disk."),
 		"alias": engineDefaultText(
-			"Alias of the disk; need not be unique. Omit it, and the engine makes one.", notEmpty,
+			"Alias of the disk. Does not have to be unique. The engine generates an alias if omitted.", notEmpty,
 		),
-		"format": requiredText("`cow` or `raw`.", stringvalidator.OneOf(engine.FormatCow, engine.FormatRaw)),
+		"format": requiredText("Format of the disk: `cow` or `raw`.",
+			stringvalidator.OneOf(engine.FormatCow, engine.FormatRaw)),
 		"sparse": engineDefaultFlag(
-			"Take space on the storage as it is written. Where it is not set the disk does, except a raw one on " +
-				"block storage, which cannot.",
+			"Whether to allocate space on the storage only when data is written. Defaults to `true`, except for raw " +
+				"disks on block storage, which do not support it.",
 		),
 		"storage_domain_id": ownerID("UUID of the storage domain."),
 		"status":            liveText("Status of the disk: `ok`, `locked` or `illegal`."),
 		"total_size": schema.Int64Attribute{
 			Computed:            true,
-			MarkdownDescription: "Bytes that the disk takes on the storage.",
+			MarkdownDescription: "Space that the disk occupies on the storage, in bytes.",
 		},
 	}
 }
@@ -52,8 +53,8 @@ func diskAttributes() map[string]schema.Attribute {
 func (r *diskResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	attributes := diskAttributes()
 	attributes["size"] = sizeAttribute(
-		"Size in bytes. More grows the disk in place; a disk that somebody else made larger, such as " +
-			"`ovirt_disk_resize`, is left as it is.",
+		"Size in bytes. Increasing it grows the disk in place. A disk that was enlarged elsewhere, such as by " +
+			"`ovirt_disk_resize`, keeps its size.",
 	)
 	resp.Schema = r.completeSchema(
 		schema.Schema{MarkdownDescription: "A disk.", Attributes: attributes}, "format", "sparse",

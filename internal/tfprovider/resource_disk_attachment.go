@@ -30,20 +30,21 @@ func (r *diskAttachmentResource) Schema(_ context.Context, _ resource.SchemaRequ
 			Optional:            true,
 			Computed:            true,
 			Default:             booldefault.StaticBool(false),
-			MarkdownDescription: description + " `false` by default.",
+			MarkdownDescription: description + " Defaults to `false`.",
 		}
 	}
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "A disk in a virtual machine. Not to be used with " +
-			"`ovirt_disk_attachments` on the same VM.",
+		MarkdownDescription: "Attaches a disk to a virtual machine. Do not use it together with " +
+			"`ovirt_disk_attachments` for the same VM.",
 		Attributes: map[string]schema.Attribute{
 			"id":      computedText("UUID of the attachment."),
 			"vm_id":   ownerID("UUID of the VM."),
 			"disk_id": ownerID("UUID of the disk."),
-			"disk_interface": requiredText("`ide`, `sata`, `spapr_vscsi`, `virtio` or `virtio_scsi`.",
+			"disk_interface": requiredText("Interface of the disk: `ide`, `sata`, `spapr_vscsi`, `virtio` or "+
+				"`virtio_scsi`.",
 				stringvalidator.OneOf(diskInterfaces...)),
-			"active":   flag("The VM sees the disk."),
-			"bootable": flag("The VM boots from the disk."),
+			"active":   flag("Whether the disk is visible to the VM."),
+			"bootable": flag("Whether the VM boots from the disk."),
 		},
 	})
 }

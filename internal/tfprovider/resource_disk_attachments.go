@@ -35,7 +35,7 @@ func (r *diskAttachmentsResource) Schema(_ context.Context, _ resource.SchemaReq
 		return schema.BoolAttribute{
 			Optional:            true,
 			Computed:            true,
-			MarkdownDescription: description + " `false` by default.",
+			MarkdownDescription: description + " Defaults to `false`.",
 		}
 	}
 	defaulted := func(description string) schema.BoolAttribute {
@@ -44,17 +44,17 @@ func (r *diskAttachmentsResource) Schema(_ context.Context, _ resource.SchemaReq
 		return a
 	}
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "All disks of a virtual machine that are managed. Not to be used with " +
-			"`ovirt_disk_attachment` on the same VM.",
+		MarkdownDescription: "Manages all disks of a virtual machine that have an `attachment` block. Do not use it " +
+			"together with `ovirt_disk_attachment` for the same VM.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the VM."),
 			"vm_id": ownerID("UUID of the VM."),
 			"detach_unmanaged": defaulted(
-				"Detach disks that have no `attachment` block, such as those of the template.",
+				"Whether to detach disks without an `attachment` block, such as the template's disks.",
 			),
 			"remove_unmanaged": defaulted(
-				"Delete disks that have no `attachment` block, with their data. A disk whose block was removed is " +
-					"detached, not deleted.",
+				"Whether to delete disks without an `attachment` block, including their data. Removing the block of " +
+					"a disk detaches the disk, and does not delete it.",
 			),
 		},
 		Blocks: map[string]schema.Block{"attachment": schema.SetNestedBlock{
@@ -68,11 +68,12 @@ func (r *diskAttachmentsResource) Schema(_ context.Context, _ resource.SchemaReq
 					MarkdownDescription: "UUID of the disk.",
 				},
 				"disk_interface": schema.StringAttribute{
-					Required:            true,
-					Validators:          []validator.String{stringvalidator.OneOf(diskInterfaces...)},
-					MarkdownDescription: "`ide`, `sata`, `spapr_vscsi`, `virtio` or `virtio_scsi`."},
-				"active":   flag("The VM sees the disk."),
-				"bootable": flag("The VM boots from the disk."),
+					Required:   true,
+					Validators: []validator.String{stringvalidator.OneOf(diskInterfaces...)},
+					MarkdownDescription: "Interface of the disk: `ide`, `sata`, `spapr_vscsi`, `virtio` or " +
+						"`virtio_scsi`."},
+				"active":   flag("Whether the disk is visible to the VM."),
+				"bootable": flag("Whether the VM boots from the disk."),
 			}},
 		}},
 	})

@@ -27,15 +27,15 @@ type diskFromImageResource struct{ base }
 
 func (r *diskFromImageResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	attributes := diskAttributes()
-	attributes["size"] = schema.Int64Attribute{Computed: true, MarkdownDescription: "Size in bytes: that of the image.",
+	attributes["size"] = schema.Int64Attribute{Computed: true, MarkdownDescription: "Size of the image in bytes.",
 		PlanModifiers: []planmodifier.Int64{int64planmodifier.UseStateForUnknown()}}
 	attributes["source_file"] = requiredText(
-		"Path of a raw or qcow2 image on the machine that runs Terraform. Another path makes another disk; other "+
-			"content in the same file does not.",
+		"Path of a raw or qcow2 image on the machine that runs Terraform. Changing only the content of the file has "+
+			"no effect.",
 		notEmpty,
 	)
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "A disk that is made of a local image file.",
+		MarkdownDescription: "A disk created from a local image file.",
 		Attributes:          attributes,
 	}, "format", "sparse")
 }

@@ -38,10 +38,10 @@ func newDiskResizeResource() resource.Resource {
 	return &resizeResource{
 		base:  base{typeName: "ovirt_disk_resize"},
 		owner: "disk_id",
-		about: "The size of a disk that something else has made, such as a template's disk in a VM. Destroying " +
-			"it changes nothing.",
+		about: "Manages the size of a disk that was created elsewhere, such as a disk that a VM gets from its " +
+			"template. Destroying the resource does not change the disk.",
 		aboutOwner: "UUID of the disk.",
-		aboutSize:  "Size in bytes. It can only grow; a disk that is larger already is an error.",
+		aboutSize:  "Size in bytes. It can only be increased. Fails if the disk is already larger.",
 		disks: func(ctx context.Context, client *engine.Client, owner engine.ID) ([]engine.Disk, error) {
 			disk, err := client.FetchDisk(ctx, owner)
 			if err != nil {
@@ -57,10 +57,10 @@ func newVMDisksResizeResource() resource.Resource {
 	return &resizeResource{
 		base:  base{typeName: "ovirt_vm_disks_resize"},
 		owner: "vm_id",
-		about: "The size of the disks from which a VM boots. Its other disks are data, and are left alone. " +
-			"Destroying it changes nothing.",
+		about: "Manages the size of a VM's bootable disks. Other disks contain data and are not resized. Destroying " +
+			"the resource does not change the disks.",
 		aboutOwner: "UUID of the VM.",
-		aboutSize:  "Size in bytes of each bootable disk. It can only grow; a disk that is larger already is an error.",
+		aboutSize:  "Size of each bootable disk in bytes. It can only be increased. Fails if a disk is already larger.",
 		disks:      listBootDisks,
 	}
 }
@@ -96,7 +96,7 @@ func (r *resizeResource) Schema(_ context.Context, _ resource.SchemaRequest, res
 	resp.Schema = r.completeSchema(schema.Schema{
 		MarkdownDescription: r.about,
 		Attributes: map[string]schema.Attribute{
-			"id":    optionalID("The same as " + r.owner + "."),
+			"id":    optionalID("Same as `" + r.owner + "`."),
 			r.owner: ownerID(r.aboutOwner),
 			"size":  sizeAttribute(r.aboutSize),
 		},

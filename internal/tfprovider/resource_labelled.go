@@ -37,10 +37,10 @@ func newHostAffinityLabelResource() resource.Resource {
 // Schema implements resource.Resource.
 func (r *labelledResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "An affinity label on a " + r.word + ". Not in the released provider.",
+		MarkdownDescription: "Assigns an affinity label to a " + r.word + ". Not available in `ovirt/ovirt`.",
 		Attributes: map[string]schema.Attribute{
-			"id": computedText("UUID of the label and UUID of the " + r.word +
-				", with an underscore between them."),
+			"id": computedText("UUIDs of the label and the " + r.word +
+				", separated by an underscore."),
 			"label_id": ownerID("UUID of the affinity label."),
 			r.owner:    ownerID("UUID of the " + r.word + "."),
 		},

@@ -34,19 +34,20 @@ func (r *nicResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"vm_id":           ownerID("UUID of the VM."),
 			"vnic_profile_id": ownerID("UUID of the vNIC profile."),
 			"mac": engineDefaultText(
-				"MAC address; the engine's pool gives one where it is not set. Not in the released provider.",
+				"MAC address. The engine assigns an address from its MAC pool if omitted. Not available in "+
+					"`ovirt/ovirt`.",
 				macAddress,
 			),
 			"interface": engineDefaultText(
-				"Emulated hardware, such as `virtio` or `e1000`. Not in the released provider.",
+				"Type of the emulated hardware, such as `virtio` or `e1000`. Not available in `ovirt/ovirt`.",
 				notEmpty,
 			),
 			"linked": engineDefaultFlag(
-				"Whether the cable of the network interface is in. Not in the released provider.",
+				"Whether the cable of the network interface is connected. Not available in `ovirt/ovirt`.",
 			),
 			"plugged": engineDefaultFlag(
-				"Whether the VM has the network interface plugged in. A guest loses and gets it " +
-					"while it runs. Not in the released provider.",
+				"Whether the network interface is plugged into the VM. It can be plugged and unplugged while the VM " +
+					"runs. Not available in `ovirt/ovirt`.",
 			),
 		},
 	})

@@ -41,17 +41,18 @@ var permittedKinds = map[string]string{
 func (r *permissionResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	holder := func(who string) schema.StringAttribute {
 		return schema.StringAttribute{
-			Optional:            true,
-			MarkdownDescription: "UUID of the " + who + " that has the role. Set this or the other one.",
-			Validators:          []validator.String{uuid},
+			Optional: true,
+			MarkdownDescription: "UUID of the " + who + " that gets the role. Exactly one of `user_id` and " +
+				"`group_id` must be set.",
+			Validators: []validator.String{uuid},
 		}
 	}
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "A role of a user or a group on one object. No real engine has confirmed the requests " +
-			"of this resource. Not in the released provider.",
+		MarkdownDescription: "Grants a role on an object to a user or group. The requests of this resource have not " +
+			"been confirmed on a real engine yet. Not available in `ovirt/ovirt`.",
 		Attributes: map[string]schema.Attribute{
 			"id": computedText("UUID of the permission."),
-			"object_type": requiredText("Kind of the object: `"+strings.Join(sortedKinds(), "`, `")+"`.",
+			"object_type": requiredText("Type of the object: `"+strings.Join(sortedKinds(), "`, `")+"`.",
 				stringvalidator.OneOf(sortedKinds()...)),
 			"object_id": ownerID("UUID of the object."),
 			"role":      requiredText("Name of the role, such as `UserVmManager`.", notEmpty),

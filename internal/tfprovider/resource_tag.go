@@ -26,7 +26,7 @@ func (r *tagResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 		MarkdownDescription: "A tag for virtual machines.",
 		Attributes: map[string]schema.Attribute{
 			"id":          computedText("UUID of the tag."),
-			"name":        requiredText("Name of the tag; unique on the engine.", tagName),
+			"name":        requiredText("Name of the tag. Must be unique on the engine.", tagName),
 			"description": schema.StringAttribute{Optional: true, MarkdownDescription: "Description of the tag."},
 		},
 	})

@@ -28,7 +28,7 @@ func newTemplateResource() resource.Resource {
 type templateResource struct{ base }
 
 func (r *templateResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
-	vm := ownerID("UUID of the VM that the template is made of; it must be down.")
+	vm := ownerID("UUID of the VM to create the template from. The VM must be down.")
 
 	// The engine does not report the VM of a template. After an import, it is unknown, and the configured VM counts as
 	// correct.
@@ -38,17 +38,17 @@ func (r *templateResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 				resp *stringplanmodifier.RequiresReplaceIfFuncResponse) {
 				resp.RequiresReplace = !req.StateValue.IsNull()
 			},
-			"a template of another VM is another template",
-			"a template of another VM is another template",
+			"a template cannot be moved to another VM",
+			"a template cannot be moved to another VM",
 		),
 	}
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "A template of virtual machines. It is ready when its disks are copied.",
+		MarkdownDescription: "A template for virtual machines. The template is ready when its disks are copied.",
 		Attributes: map[string]schema.Attribute{
 			"id": computedText("UUID of the template."),
 			"name": schema.StringAttribute{
 				Required:            true,
-				MarkdownDescription: "Name of the template: letters, digits, dash, underscore and dot.",
+				MarkdownDescription: "Name of the template. Can contain letters, digits, dashes, underscores and dots.",
 				Validators:          []validator.String{objectName},
 			},
 			"description": schema.StringAttribute{Optional: true, MarkdownDescription: "Description of the template."},

@@ -22,7 +22,7 @@ type vmAffinityGroupResource struct{ fixed }
 
 func (r *vmAffinityGroupResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "The membership of a virtual machine in an affinity group.",
+		MarkdownDescription: "Adds a virtual machine to an affinity group.",
 		Attributes: map[string]schema.Attribute{
 			"id":                computedText("UUID of the VM."),
 			"cluster_id":        ownerID("UUID of the cluster."),

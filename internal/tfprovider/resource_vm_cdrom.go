@@ -27,13 +27,13 @@ type vmCDROMResource struct{ base }
 // Schema implements resource.Resource.
 func (r *vmCDROMResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "The image in the CD-ROM drive of a virtual machine. A VM that runs gets it at once, " +
-			"and keeps it over its next start. Destroying the resource takes the image out. Not in the " +
-			"released provider.",
+		MarkdownDescription: "Inserts an image into the CD-ROM drive of a virtual machine. A running VM gets the " +
+			"image immediately, and keeps it at the next start. Destroying the resource ejects the image. Not " +
+			"available in `ovirt/ovirt`.",
 		Attributes: map[string]schema.Attribute{
 			"id":      computedText("UUID of the VM."),
 			"vm_id":   ownerID("UUID of the VM."),
-			"disk_id": ownerID("UUID of a disk whose content is an ISO image."),
+			"disk_id": ownerID("UUID of the disk with the ISO image."),
 		},
 	})
 }

@@ -26,14 +26,15 @@ type graphicsConsolesResource struct{ base }
 
 func (r *graphicsConsolesResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "Removes the graphics consoles of a virtual machine. Destroying it brings none back.",
+		MarkdownDescription: "Removes the graphics consoles of a virtual machine. Destroying the resource does not " +
+			"restore them.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the VM."),
 			"vm_id": ownerID("UUID of the VM."),
 		},
 		Blocks: map[string]schema.Block{"console": schema.SetNestedBlock{
-			MarkdownDescription: "A graphics console that the VM has. It cannot be configured: a VM " +
-				"with this resource has none.",
+			MarkdownDescription: "A graphics console of the VM. It cannot be configured, because a VM with this " +
+				"resource has no graphics consoles.",
 			Validators: []validator.Set{setvalidator.SizeAtMost(0)},
 			NestedObject: schema.NestedBlockObject{Attributes: map[string]schema.Attribute{
 				"id": schema.StringAttribute{Computed: true, MarkdownDescription: "UUID of the graphics console."},

@@ -24,10 +24,10 @@ type vmHostDeviceResource struct{ fixed }
 
 func (r *vmHostDeviceResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "A device of the host to which a virtual machine is pinned, given to that machine. Not " +
-			"in the released provider.",
+		MarkdownDescription: "Attaches a host device to a virtual machine. The VM must be pinned to the host. Not " +
+			"available in `ovirt/ovirt`.",
 		Attributes: map[string]schema.Attribute{
-			"id":    computedText("UUID of the VM and name of the device, with a slash between them."),
+			"id":    computedText("UUID of the VM and name of the device, separated by a slash."),
 			"vm_id": ownerID("UUID of the VM."),
 			"name":  requiredText("Name of the device, such as `pci_0000_3b_00_0`.", notEmpty),
 		},

@@ -35,7 +35,7 @@ func initTexts(description string) schema.ListAttribute {
 		Optional:            true,
 		Computed:            true,
 		ElementType:         types.StringType,
-		MarkdownDescription: description + " Not in the released provider.",
+		MarkdownDescription: description + " Not available in `ovirt/ovirt`.",
 		PlanModifiers: []planmodifier.List{
 			listplanmodifier.UseStateForUnknown(),
 			listplanmodifier.RequiresReplaceIfConfigured(),
@@ -48,7 +48,7 @@ func initTexts(description string) schema.ListAttribute {
 
 // otherGuest tells users why a changed guest configuration needs a new VM. If settings are removed from the
 // configuration, the VM keeps those of the template and is not replaced.
-const otherGuest = "A guest reads it at its first boot: another one is another VM."
+const otherGuest = "A guest reads this setting only at its first boot, so a change needs a new VM."
 
 // initNICBlock returns the block for the network interfaces of the guest.
 func initNICBlock() schema.ListNestedBlock {
@@ -58,24 +58,25 @@ func initNICBlock() schema.ListNestedBlock {
 				objectRule{"an address if the boot protocol is static, and none otherwise", checkFamily},
 			},
 			Attributes: map[string]schema.Attribute{
-				"address": schema.StringAttribute{Optional: true, MarkdownDescription: "Address.",
+				"address": schema.StringAttribute{Optional: true, MarkdownDescription: "IP address.",
 					Validators: []validator.String{addressRule{ruleText(f.address), f.isAddress}}},
 				"netmask": schema.StringAttribute{Optional: true,
-					MarkdownDescription: "Netmask, such as `255.255.255.0` for IPv4 and `64` for IPv6.",
-					Validators:          []validator.String{addressRule{ruleText(f.netmask), f.isNetmask}}},
+					MarkdownDescription: "Netmask or prefix length, such as `255.255.255.0` for IPv4 and `64` for " +
+						"IPv6.",
+					Validators: []validator.String{addressRule{ruleText(f.netmask), f.isNetmask}}},
 				"gateway": schema.StringAttribute{Optional: true, MarkdownDescription: "Default gateway.",
 					Validators: []validator.String{addressRule{ruleText(f.address), f.isAddress}}},
 				"boot_protocol": schema.StringAttribute{
 					Optional: true,
-					MarkdownDescription: "One of `" + strings.Join(protocols,
-						"`, `") + "`; `static` where it is left out. Not in the released provider.",
+					MarkdownDescription: "Boot protocol: `" + strings.Join(protocols,
+						"` or `") + "`. Defaults to `static`. Not available in `ovirt/ovirt`.",
 					Validators: []validator.String{stringvalidator.OneOf(protocols...)}},
 			},
 		}
 	}
 
 	return schema.ListNestedBlock{
-		MarkdownDescription: "Configuration of a network interface of the guest. The released provider takes one, " +
+		MarkdownDescription: "Configuration of a network interface of the guest. `ovirt/ovirt` supports only one, " +
 			"with an IPv4 address.",
 		PlanModifiers: []planmodifier.List{
 			listplanmodifier.RequiresReplaceIf(
@@ -94,7 +95,7 @@ func initNICBlock() schema.ListNestedBlock {
 			Attributes: map[string]schema.Attribute{
 				"name": schema.StringAttribute{
 					Required:            true,
-					MarkdownDescription: "The guest's name of the interface.",
+					MarkdownDescription: "Name of the interface in the guest.",
 				},
 			},
 			Blocks: map[string]schema.Block{

@@ -26,12 +26,12 @@ func (r *vmMediatedDeviceResource) Schema(
 	_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse,
 ) {
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "A mediated device of a virtual machine, such as a virtual GPU. Not in the released " +
-			"provider.",
+		MarkdownDescription: "A mediated device of a virtual machine, such as a virtual GPU. Not available in " +
+			"`ovirt/ovirt`.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the device."),
 			"vm_id": ownerID("UUID of the VM."),
-			"type":  requiredText("Type of the device as hosts name it, such as `nvidia-63`.", notEmpty),
+			"type":  requiredText("Type of the device as reported by the host, such as `nvidia-63`.", notEmpty),
 		},
 	})
 }

@@ -23,8 +23,8 @@ type optimizeCPUResource struct{ fixed }
 
 func (r *optimizeCPUResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "Lets the engine pin the CPUs and NUMA nodes of a virtual machine. " +
-			"Destroying it turns that off.",
+		MarkdownDescription: "Lets the engine pin the CPUs and NUMA nodes of a virtual machine. Destroying the " +
+			"resource disables the pinning.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the VM."),
 			"vm_id": ownerID("UUID of the VM."),

@@ -28,15 +28,17 @@ type vmSnapshotResource struct{ fixed }
 // Schema implements resource.Resource.
 func (r *vmSnapshotResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "A snapshot of a virtual machine: its disks as they are, and with `memory` what runs in " +
-			"it. It is no backup. Destroying the snapshot merges it into the disks; the VM goes on. Not in the " +
-			"released provider.",
+		MarkdownDescription: "A snapshot of a virtual machine: the state of its disks and, with `memory`, of its " +
+			"memory. A snapshot is not a backup. Destroying the resource merges the snapshot into the disks without " +
+			"affecting the running VM. Not available in `ovirt/ovirt`.",
 		Attributes: map[string]schema.Attribute{
-			"id":          computedText("UUID of the snapshot."),
-			"vm_id":       ownerID("UUID of the VM."),
-			"description": requiredText("Description of the snapshot, which is its name.", notEmpty, description),
-			"memory":      engineDefaultFlag("Keep the memory of a VM that runs, too."),
-			"created_at":  computedText("When the snapshot was made."),
+			"id":    computedText("UUID of the snapshot."),
+			"vm_id": ownerID("UUID of the VM."),
+			"description": requiredText(
+				"Description of the snapshot. The engine uses it as the name.", notEmpty, description,
+			),
+			"memory":     engineDefaultFlag("Whether to save the memory of a running VM."),
+			"created_at": computedText("Creation time of the snapshot."),
 		},
 	})
 }

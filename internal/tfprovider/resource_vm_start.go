@@ -33,7 +33,7 @@ const (
 
 func (r *vmStartResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "Starts a virtual machine when it is created, and stops it when it is destroyed.",
+		MarkdownDescription: "Starts a virtual machine. Destroying the resource stops the VM.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the VM."),
 			"vm_id": ownerID("UUID of the VM."),
@@ -42,25 +42,27 @@ func (r *vmStartResource) Schema(_ context.Context, _ resource.SchemaRequest, re
 				Computed:   true,
 				Default:    stringdefault.StaticString(string(engine.VMUp)),
 				Validators: []validator.String{stringvalidator.OneOf(string(engine.VMUp))},
-				MarkdownDescription: "Desired status; only `up`. A VM that is found down is started again; one in " +
-					"any other status is left alone.",
+				MarkdownDescription: "Desired status. Must be `up`. A VM that is down is started again; a VM in any " +
+					"other status is not changed.",
 			},
 			"stop_behavior": schema.StringAttribute{
-				Optional:            true,
-				Computed:            true,
-				Default:             stringdefault.StaticString(stopByGuest),
-				Validators:          []validator.String{stringvalidator.OneOf(stopByGuest, stopByPower)},
-				MarkdownDescription: "`shutdown` (default) asks the guest, `stop` powers off."},
+				Optional:   true,
+				Computed:   true,
+				Default:    stringdefault.StaticString(stopByGuest),
+				Validators: []validator.String{stringvalidator.OneOf(stopByGuest, stopByPower)},
+				MarkdownDescription: "How to stop the VM: `shutdown` asks the guest to shut down, and `stop` powers " +
+					"off the VM. Defaults to `shutdown`."},
 			"force_stop": schema.BoolAttribute{
 				Optional:            true,
 				Computed:            true,
 				Default:             booldefault.StaticBool(false),
-				MarkdownDescription: "Stop also while a backup is going.",
+				MarkdownDescription: "Whether to stop the VM even during a backup. Defaults to `false`.",
 			},
 			"use_initialization": schema.BoolAttribute{
 				Optional: true,
-				MarkdownDescription: "Give the guest the VM's initialization also where the VM was up before; " +
-					"the engine gives it only to VMs that never were. Not in the released provider.",
+				MarkdownDescription: "Whether to pass the VM's initialization to the guest even if the VM was up " +
+					"before. If omitted, the engine passes it only at the VM's first start. Not available in " +
+					"`ovirt/ovirt`.",
 			},
 		},
 	})

@@ -24,9 +24,9 @@ type vmTagResource struct{ fixed }
 
 func (r *vmTagResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "A tag on a virtual machine.",
+		MarkdownDescription: "Assigns a tag to a virtual machine.",
 		Attributes: map[string]schema.Attribute{
-			"id":     computedText("UUID of the tag and UUID of the VM, with an underscore between them."),
+			"id":     computedText("UUIDs of the tag and the VM, separated by an underscore."),
 			"tag_id": ownerID("UUID of the tag."),
 			"vm_id":  ownerID("UUID of the VM."),
 		},

@@ -30,19 +30,20 @@ type templateNICsResource struct{ base }
 
 func (r *templateNICsResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "Removes the network interfaces that a virtual machine has from its template, except " +
-			"those that are named. Creating the resource removes them, before the first start of the VM. If the VM " +
-			"is not down, creating it removes none and warns. Later changes remove none, because a network interface " +
-			"that is renamed could be one of them. Destroying it brings none back. Let it depend on the `ovirt_nic` " +
-			"resources of the VM. Not in the released provider.",
+		MarkdownDescription: "Removes the network interfaces that a virtual machine inherits from its template, " +
+			"except those in `kept`. The interfaces are removed when the resource is created, before the first start " +
+			"of the VM. If the VM is not down, nothing is removed and the provider returns a warning. Later changes " +
+			"remove nothing, because a renamed network interface could be one of them. Destroying the resource does " +
+			"not restore the interfaces. The resource must depend on the `ovirt_nic` resources of the VM. Not " +
+			"available in `ovirt/ovirt`.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the VM."),
 			"vm_id": ownerID("UUID of the VM."),
 			"kept": schema.SetAttribute{
 				Required:    true,
 				ElementType: types.StringType,
-				MarkdownDescription: "Names of the network interfaces that stay when the resource is created. " +
-					"A change removes none.",
+				MarkdownDescription: "Names of the network interfaces to keep when the resource is created. Changing " +
+					"this removes no network interfaces.",
 				Validators: []validator.Set{setvalidator.ValueStringsAre(nicName)},
 			},
 		},

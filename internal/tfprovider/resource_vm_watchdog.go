@@ -27,7 +27,8 @@ type vmWatchdogResource struct{ base }
 
 func (r *vmWatchdogResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = r.completeSchema(schema.Schema{
-		MarkdownDescription: "The watchdog of a virtual machine, which has one at most. Not in the released provider.",
+		MarkdownDescription: "The watchdog of a virtual machine. A VM can have at most one watchdog. Not available " +
+			"in `ovirt/ovirt`.",
 		Attributes: map[string]schema.Attribute{
 			"id":    computedText("UUID of the watchdog."),
 			"vm_id": ownerID("UUID of the VM."),
@@ -37,8 +38,9 @@ func (r *vmWatchdogResource) Schema(_ context.Context, _ resource.SchemaRequest,
 				Validators:          []validator.String{stringvalidator.OneOf("i6300esb", "diag288")},
 			},
 			"action": schema.StringAttribute{
-				Required:            true,
-				MarkdownDescription: "What the host does: `none`, `reset`, `poweroff`, `pause` or `dump`.",
+				Required: true,
+				MarkdownDescription: "Action of the host when the watchdog expires: `none`, `reset`, `poweroff`, " +
+					"`pause` or `dump`.",
 				Validators: []validator.String{
 					stringvalidator.OneOf("none", "reset", "poweroff", "pause", "dump"),
 				},

@@ -36,16 +36,17 @@ func buildTimeoutsBlock() schema.Block {
 	limit := func(operation string) schema.StringAttribute {
 		return schema.StringAttribute{
 			Optional: true,
-			MarkdownDescription: fmt.Sprintf("How long the %s may take, such as `30m` or `1h30m`; `%s` by default.",
+			MarkdownDescription: fmt.Sprintf("Maximum duration of the %s operation, such as `30m` or "+
+				"`1h30m`. Defaults to `%s`.",
 				operation, formatDuration(engine.WaitLimit)),
 			Validators: []validator.String{isDuration},
 		}
 	}
 
 	return schema.SingleNestedBlock{
-		MarkdownDescription: "Time-outs of operations.",
+		MarkdownDescription: "Timeouts of operations.",
 		Attributes: map[string]schema.Attribute{
-			creating: limit("creation"), updating: limit("update"), deleting: limit("destruction"),
+			creating: limit(creating), updating: limit(updating), deleting: limit(deleting),
 		},
 	}
 }

@@ -39,9 +39,10 @@ func scriptAttributes(when string) map[string]schema.Attribute {
 			Optional:  true,
 			WriteOnly: true,
 			Sensitive: true,
-			MarkdownDescription: "As `" + scriptAttribute + "`, and in no plan and no state. It needs Terraform " +
-				"1.11 or OpenTofu 1.11. If you move unchanged user data from `" + scriptAttribute + "` to this " +
-				"attribute, the resource is not replaced. Not in the released provider.",
+			MarkdownDescription: "Write-only variant of `" + scriptAttribute + "`, whose value is not stored in plans " +
+				"or states. Requires Terraform 1.11 or OpenTofu 1.11. Moving unchanged user data from `" +
+				scriptAttribute + "` to this attribute does not replace the resource. Not available in " +
+				"`ovirt/ovirt`.",
 			Validators: []validator.String{
 				stringvalidator.ConflictsWith(path.MatchRoot(scriptAttribute)),
 				stringvalidator.AlsoRequires(path.MatchRoot(writeOnlyScriptVersion)),
@@ -49,8 +50,8 @@ func scriptAttributes(when string) map[string]schema.Attribute {
 		},
 		writeOnlyScriptVersion: schema.Int64Attribute{
 			Optional: true,
-			MarkdownDescription: "Version of `" + writeOnlyScript + "`. The provider cannot see when that value " +
-				"changes. Raise the version each time you change it. Not in the released provider.",
+			MarkdownDescription: "Version of `" + writeOnlyScript + "`. The provider cannot detect changes of that " +
+				"value, so increase the version with every change. Not available in `ovirt/ovirt`.",
 			Validators: []validator.Int64{int64validator.AlsoRequires(path.MatchRoot(writeOnlyScript))},
 		},
 	}

@@ -138,60 +138,67 @@ func (o *options) addFlags(fs *pflag.FlagSet) {
 
 // addLeaderFlags adds the flags of leader election.
 func (o *options) addLeaderFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Elect a leader, so that several replicas can run and one works.")
+	fs.BoolVar(&o.leaderElect, "leader-elect", false,
+		"Enable leader election, so that only one of several replicas is active.")
 	fs.DurationVar(&o.leaseDuration, "leader-elect-lease-duration", 15*time.Second,
-		"How long others wait until they take over a lease that is not renewed.")
+		"Duration that other replicas wait before they take over a lease that is not renewed.")
 	fs.DurationVar(&o.renewDeadline, "leader-elect-renew-deadline", 10*time.Second,
-		"How long the leader tries to renew its lease before it gives up.")
-	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", 2*time.Second, "How often leader election is tried.")
+		"Duration that the leader retries renewing its lease before it gives up leadership.")
+	fs.DurationVar(&o.retryPeriod, "leader-elect-retry-period", 2*time.Second,
+		"Interval between leader election attempts.")
 	fs.StringVar(&o.leaderNamespace, "leader-elect-namespace", "",
-		"Namespace of the lease; empty means that of the pod.")
+		"Namespace of the leader election lease. Defaults to the namespace of the pod.")
 }
 
 // addWatchFlags adds the flags for the selection of watched objects, and for the time and manner of their
 // reconciliation.
 func (o *options) addWatchFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch; empty means all.")
+	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch. If empty, the manager watches all namespaces.")
 	fs.StringVar(
 		&o.watchFilter, "watch-filter", "",
-		fmt.Sprintf("Value of the label %s that objects must have; empty means all objects.", clusterv1.WatchLabel),
+		fmt.Sprintf("Value of the label %s on the objects to reconcile. If empty, the manager reconciles all objects.",
+			clusterv1.WatchLabel),
 	)
-	fs.StringVar(&o.profilerAddress, "profiler-address", "", "Address of the pprof profiler, such as localhost:6060.")
-	fs.BoolVar(&o.contentionProfiling, "contention-profiling", false, "Profile blocking.")
+	fs.StringVar(&o.profilerAddress, "profiler-address", "",
+		"Bind address of the pprof profiler, such as localhost:6060.")
+	fs.BoolVar(&o.contentionProfiling, "contention-profiling", false, "Enable block profiling.")
 	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute,
-		"The longest time until every object is reconciled again.")
-	fs.Float32Var(&o.qps, "kube-api-qps", 200, "Queries per second to the API server.")
-	fs.IntVar(&o.burst, "kube-api-burst", 400, "Queries to the API server in one burst.")
-	fs.StringVar(&o.healthAddr, "health-addr", ":9440", "Address of the health probes.")
+		"Maximum interval until every object is reconciled again.")
+	fs.Float32Var(&o.qps, "kube-api-qps", 200, "Maximum number of queries per second to the Kubernetes API server.")
+	fs.IntVar(&o.burst, "kube-api-burst", 400, "Maximum burst of queries to the Kubernetes API server.")
+	fs.StringVar(&o.healthAddr, "health-addr", ":9440", "Bind address of the health probes.")
 	fs.BoolVar(&o.needEngines, "ready-needs-engines", false,
-		"Answer /readyz with an error while the engine of an OLVMCluster or OLVMInventory is not available. "+
-			"/readyz/engines always does that.")
+		"Report an error at /readyz while the engine of an OLVMCluster or OLVMInventory is unavailable. "+
+			"/readyz/engines always reports it.")
 	fs.IntVar(&o.clusterConcurrency, "olvmcluster-concurrency", 10,
-		"OLVMClusters of one engine that are reconciled at once.")
+		"Maximum number of OLVMClusters per engine that are reconciled concurrently.")
 	fs.IntVar(&o.machineConcurrency, "olvmmachine-concurrency", 20,
-		"OLVMMachines of one engine that are reconciled at once.")
+		"Maximum number of OLVMMachines per engine that are reconciled concurrently.")
 }
 
 // addTerraformFlags adds the flags of Terraform runs.
 func (o *options) addTerraformFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.terraformRuns, "terraform-concurrency", 4,
-		"Terraform runs that go at once; each takes about 100 MB of memory. One engine leaves a place to others.")
+		"Maximum number of concurrent Terraform runs. Each run uses about 100 MB of memory. The runs of one engine "+
+			"leave a slot for other engines.")
 	fs.DurationVar(
 		&o.terraformLimit,
 		"terraform-timeout",
 		30*time.Minute,
-		"How long one Terraform run may take until it is interrupted; the next one goes on where it ended. At least "+
-			"a minute, and longer than the engine takes to copy a template's disks.",
+		"Maximum duration of a Terraform run. After that, the run is interrupted, and the next run continues where "+
+			"it stopped. Must be at least 1m, and longer than the engine needs to copy a template's disks.",
 	)
 	fs.DurationVar(&o.driftInterval, "drift-interval", 24*time.Hour,
-		"How often each machine is compared with the engine by a plan that is not applied; the DriftDetected "+
-			"condition has what differs. 0 means never.")
+		"Interval between comparisons of each machine with the engine. A comparison is a plan that is never applied. "+
+			"The DriftDetected condition reports the differences. 0 disables the comparisons.")
 	fs.StringVar(&o.workDir, "work-dir", defaultWorkDir,
-		"Folder for the rendered configurations and for Terraform's work; only this user may read it.")
+		"Directory for rendered configurations and Terraform's working files. Only the manager's user may have "+
+			"access to it.")
 	fs.StringVar(
 		&o.confinement, "confinement", confinementAuto,
-		"Whether Landlock confines Terraform and its provider. With auto, the manager starts without it as well; the "+
-			"log, the metric capolvm_confined and /readyz?verbose say so. With required, it refuses to start.",
+		"Whether to confine Terraform and its provider with Landlock. With auto, the manager also starts if Landlock "+
+			"is unavailable, and reports it in the log, the metric capolvm_confined and /readyz?verbose. With "+
+			"required, the manager refuses to start.",
 	)
 }
 
@@ -199,36 +206,39 @@ func (o *options) addTerraformFlags(fs *pflag.FlagSet) {
 func (o *options) addTenantFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(
 		&o.unboundCredentials, "allow-unbound-credentials", false,
-		"Send credentials whose Secret does not name engines (allowedServerURLs) to any engine that an OLVMCluster "+
-			"names. Users who may write OLVMClusters learn the passwords of such Secrets.",
+		"Send credentials to any engine named by an OLVMCluster if their Secret does not restrict the engines "+
+			"(allowedServerURLs). Users with write access to OLVMClusters can then obtain the passwords of such "+
+			"Secrets.",
 	)
 	fs.BoolVar(
 		&o.labelNodes, "label-nodes", true,
-		"Give Nodes of workload clusters labels with zone (failure domain), region (data center), instance type and "+
-			"host of their machines; labels that others have set stay.",
+		"Label the Nodes of workload clusters with the zone (failure domain), region (data center), instance type "+
+			"and host of their machines. Labels set by others do not change.",
 	)
 	fs.BoolVar(
 		&o.fenceNodes, "fence-nodes", false,
-		"Give Nodes of workload clusters the taint node.kubernetes.io/out-of-service while the engine proves that "+
-			"their VM has failed, so that pods and volumes move. No real engine has confirmed the proof yet. Without "+
-			"it the manager only takes away its own taints.",
+		"Add the taint node.kubernetes.io/out-of-service to Nodes of workload clusters while the engine proves that "+
+			"their VM has failed, so that pods and volumes move to other Nodes. The proof has not been confirmed on "+
+			"a real engine yet. If false, the manager only removes its own taints.",
 	)
 	fs.BoolVar(
 		&o.approveServing, "approve-kubelet-serving-csrs", true,
-		"Approve certificate signing requests of kubelets in workload clusters whose names and addresses are those "+
-			"of their machine; others are left alone.",
+		"Approve certificate signing requests of kubelets in workload clusters if the names and addresses match "+
+			"those of the machine. The manager ignores all other requests.",
 	)
 	fs.BoolVar(
 		&o.keepUserData, "keep-user-data", false,
-		"Leave the user data of VMs in the engine and in Terraform's states when they have become nodes. It has "+
-			"private keys of the clusters, and everybody who may see a VM in the engine can read it.",
+		"Keep the user data of VMs in the engine and in Terraform's states after the VMs have become nodes. User "+
+			"data contains private keys of the clusters, and every user with access to a VM in the engine can read "+
+			"it.",
 	)
 	fs.StringVar(
 		&o.bootstrapURL, "bootstrap-url", "",
-		"Where VMs reach this manager to fetch user data (bootstrapDelivery Pointer), such as "+
-			"https://10.20.30.4:9445; empty means not at all.",
+		"URL at which VMs fetch user data from this manager (bootstrapDelivery Pointer), such as "+
+			"https://10.20.30.4:9445. If empty, the manager does not serve user data.",
 	)
-	fs.StringVar(&o.bootstrapListen, "bootstrap-listen", ":9445", "Address to listen at for --bootstrap-url.")
+	fs.StringVar(&o.bootstrapListen, "bootstrap-listen", ":9445",
+		"Bind address of the user data server for --bootstrap-url.")
 }
 
 func (o *options) validate() error {
