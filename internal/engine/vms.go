@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/attempt"
 )
 
 type vmList struct {
@@ -223,7 +224,7 @@ func (c *Client) ForgetUserData(ctx context.Context, id ID) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreLimit)
 	defer cancel()
 
-	return retry.OnError(restoreSteps, func(error) bool { return ctx.Err() == nil }, func() error {
+	return attempt.OnError(restoreSteps, func(error) bool { return ctx.Err() == nil }, func() error {
 		_, err := c.changeWithSettings(ctx, id, settings, &VM{Initialization: &rest})
 		return err
 	})

@@ -16,10 +16,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/attempt"
 )
 
 // Store keeps Terraform states in Secrets.
@@ -252,7 +253,7 @@ func (s *Store) SaveApplied(
 		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 	}
 
-	return retry.OnError(retry.DefaultBackoff, again, func() error {
+	return attempt.OnError(attempt.DefaultBackoff, again, func() error {
 		return s.saveState(ctx, owner, clusterName, next, digest)
 	})
 }
@@ -482,7 +483,7 @@ func (s *Store) markSame(
 ) (*metav1.PartialObjectMetadata, error) {
 	var marked *metav1.PartialObjectMetadata
 
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := attempt.OnConflict(func() error {
 		marked = &metav1.PartialObjectMetadata{}
 		marked.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 		marked.Namespace, marked.Name = owner.GetNamespace(), s.SecretName(owner)

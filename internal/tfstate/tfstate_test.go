@@ -770,6 +770,16 @@ func TestASaveThatFailedMayHaveBeenWritten(t *testing.T) {
 	r.wantHold("after it", 1, 1)
 }
 
+// TestASaveWhoseTimeIsUpIsAnError ends the time for a save. A state that was not saved must not count as saved.
+func TestASaveWhoseTimeIsUpIsAnError(t *testing.T) {
+	r := newRemembering(t)
+	r.save(1)
+
+	late := fmt.Errorf("failed to write: %w", context.DeadlineExceeded)
+	r.Client = &failingClient{Client: r.api, fails: map[string]error{"update": late}}
+	check.Error(t, r.Save(t.Context(), r.owner, "demo", state("l", 2, "vm-1")), "context deadline exceeded")
+}
+
 // TestAStateThatIsDeletedOrUnreadableIsLeftAlone has states about which only an administrator can decide.
 func TestAStateThatIsDeletedOrUnreadableIsLeftAlone(t *testing.T) {
 	unreadable := func(s *corev1.Secret) { s.Data[dataKey] = []byte("x") }

@@ -26,13 +26,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	infrav1 "github.com/capolvm/cluster-api-provider-olvm/api/v1"
+	"github.com/capolvm/cluster-api-provider-olvm/internal/attempt"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/bootstrap"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/jumphost"
 )
@@ -223,7 +223,7 @@ func (s *Server) OfferUserData(
 func (s *Server) RenewPointer(ctx context.Context, machine client.ObjectKey) error {
 	key := secretKey(machine)
 
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	err := attempt.OnConflict(func() error {
 		var secret corev1.Secret
 		if err := s.client.Get(ctx, key, &secret); err != nil {
 			return client.IgnoreNotFound(err)

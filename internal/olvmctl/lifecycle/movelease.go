@@ -19,10 +19,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/attempt"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/filelock"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/atomicfile"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/mgmtcluster"
@@ -325,7 +325,7 @@ func (l *moveLease) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 
-	err := retry.OnError(retry.DefaultBackoff, apierrors.IsConflict, func() error { return l.deleteOwn(ctx) })
+	err := attempt.OnConflict(func() error { return l.deleteOwn(ctx) })
 	if errors.Is(err, errLeaseHeld) {
 		return
 	}

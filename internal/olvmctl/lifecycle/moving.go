@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/capolvm/cluster-api-provider-olvm/internal/attempt"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/filelock"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/hostos"
 	"github.com/capolvm/cluster-api-provider-olvm/internal/olvmctl/clusterctl"
@@ -480,7 +480,7 @@ func endMove(ctx context.Context, in *mgmtcluster.Cluster, cluster *clusterv1.Cl
 func patchRead[T client.Object](ctx context.Context, in *mgmtcluster.Cluster, read T, change func(T)) error {
 	uid := read.GetUID()
 
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	return attempt.OnConflict(func() error {
 		changed, ok := read.DeepCopyObject().(T)
 		if !ok {
 			return fmt.Errorf("failed to copy a %T", read)

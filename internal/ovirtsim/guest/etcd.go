@@ -9,10 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	cloudv1 "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/cloud/api/v1alpha1"
 	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/attempt"
 )
 
 // addEtcdMember adds the pod of an etcd member. The in-memory etcd derives its members from annotations of these pods.
@@ -78,7 +79,7 @@ func (c *workloadCluster) addEtcdMember(ctx context.Context, n *node) error {
 // electLeader transfers the leadership from a lost member to a running one, as a real etcd does by itself. The caller
 // must hold guests.mu.
 func (c *workloadCluster) electLeader(ctx context.Context, lost string) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return c.tryElectLeader(ctx, lost) })
+	return attempt.OnConflict(func() error { return c.tryElectLeader(ctx, lost) })
 }
 
 func (c *workloadCluster) tryElectLeader(ctx context.Context, lost string) error {

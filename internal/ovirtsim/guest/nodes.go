@@ -6,8 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capolvm/cluster-api-provider-olvm/internal/attempt"
 )
 
 // addNode registers the node, or marks it as ready again. The caller must hold guests.mu.
@@ -110,7 +111,7 @@ func setCondition(current *corev1.NodeStatus, status corev1.ConditionStatus, rea
 // updateNodeStatus changes the status of a Node despite concurrent writers. It retries, because the in-memory API
 // server rejects a patch of an object that has changed since the read.
 func (c *workloadCluster) updateNodeStatus(ctx context.Context, name string, change func(*corev1.NodeStatus)) error {
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	return attempt.OnConflict(func() error {
 		var current corev1.Node
 		if err := c.client().Get(ctx, client.ObjectKey{Name: name}, &current); err != nil {
 			return fmt.Errorf("failed to get node %s: %w", name, err)
