@@ -86,6 +86,7 @@ func TestIssueFormsFollowTheSchemaOfGitHub(t *testing.T) {
 		check.Equal(t, path+" has a name and a description", form.Name != "" && form.Description != "", true)
 
 		ids := map[string]bool{}
+
 		for _, field := range form.Body {
 			isField := slices.Contains([]string{"input", "textarea"}, field.Type)
 			check.Equal(t, path+": "+field.ID+" is a field", isField, true)

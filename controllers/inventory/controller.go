@@ -352,8 +352,8 @@ func findLastRun(vms []infrav1alpha1.OLVMInventoryVM) time.Time {
 	return last
 }
 
-// fetchEngineRecord fetches and records the engine's identity. If the inventory already has VMs, but no recorded identity,
-// fetchEngineRecord does nothing until the engine has one of these VMs.
+// fetchEngineRecord fetches and records the engine's identity. If the inventory already has VMs, but no recorded
+// identity, fetchEngineRecord does nothing until the engine has one of these VMs.
 func fetchEngineRecord(
 	ctx context.Context, of *infrav1alpha1.OLVMInventory, vms []infrav1alpha1.OLVMInventoryVM, session *engine.Client,
 	contents *inventory.Pool,

@@ -151,8 +151,8 @@ func (r *Reconciler) readBootstrapData(
 	}
 
 	if scope.isSupportMachine() && !metav1.IsControlledBy(&secret, scope.olvmMachine) {
-		scope.userDataBlocker = newWaitingForDataError(fmt.Sprintf("Secret %s belongs to an earlier machine of this name",
-			key.Name))
+		scope.userDataBlocker = newWaitingForDataError(
+			fmt.Sprintf("Secret %s belongs to an earlier machine of this name", key.Name))
 		return scope.userDataBlocker.RetryAfter, nil
 	}
 

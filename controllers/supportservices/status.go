@@ -55,7 +55,8 @@ func setDeleting(s *scope) {
 		condition.Message = "The object is being moved to another management cluster; its VMs stay"
 	case len(s.remainingMachines) > 0:
 		condition.Reason = infrav1.WaitingForMachinesDeletionReason
-		condition.Message = "The cluster is being deleted; its nodes are deleted first: " + strings.Join(s.remainingMachines, ", ")
+		condition.Message = "The cluster is being deleted; its nodes are deleted first: " +
+			strings.Join(s.remainingMachines, ", ")
 	case len(s.left) > 0:
 		condition.Reason = infrav1.WaitingForMachinesDeletionReason
 		condition.Message = "Waiting for the VMs of support services to be deleted: " + strings.Join(s.left, ", ")

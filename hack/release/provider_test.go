@@ -16,6 +16,7 @@ import (
 // packProvider returns a folder with the packages of release v0.3.4. The programs in them are texts.
 func packProvider(t *testing.T) string {
 	t.Helper()
+
 	out := t.TempDir()
 	for _, platform := range []string{"linux-amd64", "linux-arm64"} {
 		path := filepath.Join(out, "terraform-provider-ovirt-"+platform)

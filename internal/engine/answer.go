@@ -28,7 +28,8 @@ const (
 	originUnknown origin = iota
 	// originEchoesID means that the engine's answers contain the IDs of their requests.
 	originEchoesID
-	// originStripsID means that a proxy removes the IDs. Only the engine's installation ID then proves the origin of an answer.
+	// originStripsID means that a proxy removes the IDs. Only the engine's installation ID then proves the origin of
+	// an answer.
 	originStripsID
 )
 
@@ -84,8 +85,8 @@ func (c *Client) checkOrigin(
 	return false, nil
 }
 
-// detectStrippedIDs reports whether a proxy has begun to remove the IDs of requests, for example after its deployment. It
-// asks the engine for its identity, because only the same installation knows its ID.
+// detectStrippedIDs reports whether a proxy has begun to remove the IDs of requests, for example after its deployment.
+// It asks the engine for its identity, because only the same installation knows its ID.
 func (c *Client) detectStrippedIDs(ctx context.Context) bool {
 	c.mu.Lock()
 	known := c.identity.Installation

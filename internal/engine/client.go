@@ -370,8 +370,8 @@ func (c *Client) requestToken(ctx context.Context) (reply tokenReply, err error)
 	}
 
 	return reply, &UnreachableError{Err: fmt.Errorf(
-		"%s%s was answered by a server in front of the engine, such as a proxy or a portal (HTTP %d); the engine did not refuse the "+
-			"user", c.base, path, reply.status,
+		"%s%s was answered by a server in front of the engine, such as a proxy or a portal (HTTP %d); "+
+			"the engine did not refuse the user", c.base, path, reply.status,
 	)}
 }
 
@@ -729,8 +729,8 @@ func (c *Client) readRefusal(
 		}
 
 		return &UnreachableError{
-			Err: fmt.Errorf("%s %s was answered by a server in front of the engine (HTTP %d with a web page)", method, path,
-				response.StatusCode),
+			Err: fmt.Errorf("%s %s was answered by a server in front of the engine (HTTP %d with a web page)", method,
+				path, response.StatusCode),
 		}
 	}
 

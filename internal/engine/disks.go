@@ -361,8 +361,8 @@ func (c *Client) DeleteAttachedDisk(ctx context.Context, vmID, id ID) error {
 	return nil
 }
 
-// DetachForeignDisks detaches all disks of a VM except its own, because the engine deletes attached disks together with the
-// VM.
+// DetachForeignDisks detaches all disks of a VM except its own, because the engine deletes attached disks together
+// with the VM.
 func (c *Client) DetachForeignDisks(ctx context.Context, vmID ID, own func(*DiskAttachment, *Disk) bool) error {
 	attached, err := c.ListDiskAttachments(ctx, vmID)
 	if IsNotFound(err) {
@@ -393,8 +393,8 @@ func (c *Client) DetachForeignDisks(ctx context.Context, vmID ID, own func(*Disk
 
 // CreateDiskOnce creates a disk and returns it, usually still locked. If the answer is lost, it finds the disk by a
 // mark in its description, because an alias is not unique. It never repeats a request that may have had an effect. An
-// interrupt does not stop the request, because the disk would then be missing from every state. owner is the mark for IsMadeFor,
-// and may be empty.
+// interrupt does not stop the request, because the disk would then be missing from every state. owner is the
+// mark for IsMadeFor, and may be empty.
 //
 // mayAct is called before each request, and again after the disk exists. It may be nil. While this process was paused,
 // another one may have created the disk as well. If mayAct then returns ErrSuperseded, CreateDiskOnce

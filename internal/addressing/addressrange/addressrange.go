@@ -1,5 +1,5 @@
-// Package addressrange chooses static addresses from ranges. It only calculates with sets of addresses. The caller knows
-// who holds which address.
+// Package addressrange chooses static addresses from ranges. It only calculates with sets of addresses. The caller
+// knows who holds which address.
 package addressrange
 
 import (

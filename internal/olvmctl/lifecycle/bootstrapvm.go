@@ -234,8 +234,8 @@ func (d *deletion) findBeside(ctx context.Context) error {
 func (d *deletion) findOwn(ctx context.Context) error {
 	if !fileExists(d.vm.Workload) {
 		if d.cluster == nil && d.vm.Moved {
-			return fmt.Errorf("Cluster %s manages itself, but its kubeconfig %s does not exist; restore the file, "+
-				"or specify another kubeconfig of the cluster with --kubeconfig", d.Name, d.vm.Workload)
+			return fmt.Errorf("kubeconfig %s of Cluster %s, which manages itself, does not exist; restore the "+
+				"file, or specify another kubeconfig of the cluster with --kubeconfig", d.vm.Workload, d.Name)
 		}
 
 		return nil // no move has begun: it needs the file

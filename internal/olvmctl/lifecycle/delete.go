@@ -270,8 +270,8 @@ func (d *deletion) deleteSteps() []Step {
 func (d *deletion) deleteCluster(ctx context.Context) error {
 	err := d.management.Delete(ctx, d.cluster, client.Preconditions{UID: &d.cluster.UID})
 	if apierrors.IsConflict(err) {
-		return fmt.Errorf("Cluster %s was deleted and created again meanwhile; run the command again to delete the "+
-			"new Cluster", d.Name)
+		return fmt.Errorf("somebody else has deleted and created Cluster %s again meanwhile; to delete the new "+
+			"Cluster, run the command again", d.Name)
 	}
 
 	if client.IgnoreNotFound(err) != nil {

@@ -340,8 +340,8 @@ func (l *moveLease) release(ctx context.Context) {
 	}
 }
 
-// deleteOwn deletes the Lease, unless it is of another command. It fails if the Lease is of a move between other ends. A
-// conflict is a renewal of this command that arrived late.
+// deleteOwn deletes the Lease, unless it is of another command. It fails if the Lease is of a move between other ends.
+// A conflict is a renewal of this command that arrived late.
 func (l *moveLease) deleteOwn(ctx context.Context) error {
 	found := &coordinationv1.Lease{}
 	if err := l.in.Get(ctx, l.objectKey(), found); err != nil {

@@ -441,6 +441,7 @@ func TestALateWriteOfClusterctlChangesNoLaterObject(t *testing.T) {
 							made = m.makeMachineAgain()
 							m.takeLease(0)
 							m.takeLease(1)
+
 							for _, one := range mover.leases {
 								one.sleep()
 							}
@@ -612,6 +613,7 @@ func TestAnEndWithoutLeasesIsWrittenWithTheLeaseOfTheOtherEnd(t *testing.T) {
 
 			write := func() error {
 				to := []*management{m.from, m.to}[forbidden]
+
 				return to.Create(t.Context(), &corev1.Secret{
 					ObjectMeta: metav1.ObjectMeta{Namespace: "prod", GenerateName: "x-"},
 				})

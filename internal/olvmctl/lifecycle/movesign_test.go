@@ -224,9 +224,7 @@ func TestALateSignIsNotWrittenToALaterSecret(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var in *mgmtcluster.Cluster
-
-			in = leased(t, interceptor.Funcs{
+			in := leased(t, interceptor.Funcs{
 				Patch: func(
 					ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, o ...client.PatchOption,
 				) error {

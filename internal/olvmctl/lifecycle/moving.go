@@ -285,7 +285,7 @@ func (m *move) inspectSource(cluster *clusterv1.Cluster) error {
 			"of the kube-system namespaces; specify this management cluster to resume the move", cluster.Name, sign)
 	}
 
-	return fmt.Errorf("Cluster %s is paused, but not by a move of olvmctl; set spec.paused to false first",
+	return fmt.Errorf("no move of olvmctl has paused Cluster %s; set spec.paused to false first",
 		cluster.Name)
 }
 

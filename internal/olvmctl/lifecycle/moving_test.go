@@ -429,7 +429,7 @@ func TestAClusterThatAUserHasPausedIsNotMoved(t *testing.T) {
 	check.Error(t, m.servers[0].Client.Update(t.Context(), &cluster), "")
 
 	_, err := m.move(&gate{}, 0, 1)
-	check.Error(t, err, "Cluster prod is paused, but not by a move")
+	check.Error(t, err, "no move of olvmctl has paused Cluster prod")
 	there, _ := m.objects(1)
 	check.Equal(t, "objects at the target", len(there), 0)
 }

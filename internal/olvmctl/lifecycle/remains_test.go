@@ -281,7 +281,7 @@ func TestAClusterThatWasMadeAgainMeanwhileIsNotDeleted(t *testing.T) {
 	for i, step := range d.deleteSteps() {
 		if step.name == "Deleting prod" {
 			d.cluster, d.Timeout = asked, time.Millisecond
-			check.Error(t, d.deleteSteps()[i].run(t.Context()), "was deleted and created again meanwhile")
+			check.Error(t, d.deleteSteps()[i].run(t.Context()), "somebody else has deleted and created Cluster")
 		}
 	}
 

@@ -30,8 +30,8 @@ type order struct {
 var orders = []order{
 	{name: "cluster.x-k8s.io/conversion-data", reason: "is reserved for Cluster API; remove it"},
 	{name: "*.internal.cluster.x-k8s.io", reason: "is reserved for Cluster API; remove it"},
-	{name: clusterv1.RemediateMachineAnnotation, reason: "makes a MachineHealthCheck destroy machines; remove it, and " +
-		"use kubectl annotate"},
+	{name: clusterv1.RemediateMachineAnnotation, reason: "makes a MachineHealthCheck destroy machines; remove it, " +
+		"and use kubectl annotate"},
 	{name: clusterv1.DeleteMachineAnnotation, inTemplates: true, reason: "marks all machines alike, so that their " +
 		"age and health no longer decide which is destroyed first; remove it, and annotate one Machine"},
 	{name: clusterv1.MachineCertificatesExpiryDateAnnotation, inTemplates: true, reason: "has all machines replaced " +

@@ -613,6 +613,7 @@ func TestAForeignTemplateOfAClusterFileKeepsItsName(t *testing.T) {
 	check.Error(t, err, "")
 
 	var objects []*unstructured.Unstructured
+
 	for _, document := range strings.Split(text, "\n---\n") {
 		object := &unstructured.Unstructured{}
 		check.Error(t, yaml.Unmarshal([]byte(document), &object.Object), "")
