@@ -35,7 +35,7 @@ const (
 	// That is today's figure: lower it when the figure falls.
 	widest   = 120
 	tabWidth = 4
-	maxWide = 718
+	maxWide  = 720
 )
 
 // count holds the figures so far.

@@ -142,12 +142,14 @@ func TestAQueryFindsWhatIsImported(t *testing.T) {
 	made.apply()
 
 	w := newWorkspace(t, s).config("")
+
 	query := ""
 	for _, kind := range []string{"ovirt_vm", "ovirt_disk", "ovirt_tag"} {
 		query += "list \"" + kind + "\" \"all\" {\n  provider = ovirt\n}\n"
 	}
 
 	must(t, os.WriteFile(filepath.Join(w.dir, "all.tfquery.hcl"), []byte(query), 0o600))
+
 	output := w.succeed("query", "-no-color", "-generate-config-out=generated.tf")
 	for _, id := range []string{
 		s.vm(t, "a").ID.String(), made.text("ovirt_disk.d", "id"), made.text("ovirt_tag.t", "id"),
