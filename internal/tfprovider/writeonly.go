@@ -39,8 +39,8 @@ func scriptAttributes(when string) map[string]schema.Attribute {
 			Optional:  true,
 			WriteOnly: true,
 			Sensitive: true,
-			MarkdownDescription: "Write-only variant of `" + scriptAttribute + "`, whose value is not stored in plans " +
-				"or states. Requires Terraform 1.11 or OpenTofu 1.11. Moving unchanged user data from `" +
+			MarkdownDescription: "Write-only variant of `" + scriptAttribute + "`, whose value is not stored in " +
+				"plans or states. Requires Terraform 1.11 or OpenTofu 1.11. Moving unchanged user data from `" +
 				scriptAttribute + "` to this attribute does not replace the resource. Not available in " +
 				"`ovirt/ovirt`.",
 			Validators: []validator.String{

@@ -192,8 +192,8 @@ func (m *Input) checkStates() error {
 		written, running := m.Written.Secrets[secret], m.Running.Secrets[secret]
 
 		if written != nil && (running == nil || !maps.EqualFunc(written.Data, running.Data, bytes.Equal)) {
-			errs = append(errs, fmt.Errorf("Secret %s: it has the Terraform state of OLVMMachine %s, which the "+
-				"manager alone writes; remove it from the manifests", secret, key))
+			errs = append(errs, fmt.Errorf("%s: it has the Terraform state of OLVMMachine %s, which the "+
+				"manager alone writes; remove it from the manifests", "Secret "+secret.String(), key))
 		}
 	}
 

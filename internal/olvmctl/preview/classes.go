@@ -18,10 +18,9 @@ func (m *Manifests) checkTopologies() error {
 		topology, found, _ := unstructured.NestedMap(cluster.Object, "spec", "topology")
 		if found && len(topology) > 0 && m.LiveOf(cluster) != cluster {
 			return fmt.Errorf(
-				"Cluster %s/%s: spec.topology: cannot plan the machines, because the topology controller creates "+
+				"%s: spec.topology: cannot plan the machines, because the topology controller creates "+
 					"them; render them first with clusterctl alpha topology plan",
-				cluster.GetNamespace(),
-				cluster.GetName(),
+				"Cluster "+cluster.GetNamespace()+"/"+cluster.GetName(),
 			)
 		}
 	}

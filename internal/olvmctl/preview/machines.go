@@ -493,5 +493,5 @@ func (m *Manifests) olvmClusterOf(namespace, name string) (*infrav1.OLVMCluster,
 			ref.Name, name)
 	}
 
-	return nil, fmt.Errorf("Cluster %s/%s is not in the manifests; add it", namespace, name)
+	return nil, fmt.Errorf("%s is not in the manifests; add it", "Cluster "+namespace+"/"+name)
 }
