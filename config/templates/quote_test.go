@@ -93,6 +93,36 @@ func TestAVariableOfATemplateIsTheTextThatTheUserGave(t *testing.T) {
 // as a space. A value breaking the template is an error instead, unless it arrives unchanged. Line breaks at its end
 // are dropped.
 func TestAValueOfSeveralLinesIsRefused(t *testing.T) {
+	isText := func(variable string) bool { return !notText.MatchString(variable) }
+
+	forEachVariable(t, isText, func(name string, template []byte, texts []string, variable string) {
+		plain, err := readTexts(fill(t, template, texts, mark))
+		check.Error(t, err, "")
+
+		for _, value := range severalLines {
+			filled, err := readTexts(fill(t, template, texts, func(other string) string {
+				if other == variable {
+					return value
+				}
+
+				return mark(other)
+			}))
+			isChecked := checkedNames.MatchString(variable)
+			if err == nil && !isChecked && !areFilled(filled, plain, mark(variable), value) {
+				t.Errorf("%s: %s with %q changes silently", name, variable, value)
+			}
+		}
+	})
+}
+
+// forEachVariable calls try for each variable of a kind, with the first template that has it and with the template's
+// variables of this kind. It returns the number of variables.
+func forEachVariable(
+	t *testing.T, isWanted func(variable string) bool,
+	try func(name string, template []byte, wanted []string, variable string),
+) int {
+	t.Helper()
+
 	names, err := fs.Glob(Files, "cluster-template*.yaml")
 	check.Error(t, err, "")
 
@@ -104,32 +134,17 @@ func TestAValueOfSeveralLinesIsRefused(t *testing.T) {
 		variables, err := yamlprocessor.NewSimpleProcessor().GetVariables(template)
 		check.Error(t, err, "")
 
-		texts := slices.DeleteFunc(variables, notText.MatchString)
-		plain, err := readTexts(fill(t, template, texts, mark))
-		check.Error(t, err, "")
+		wanted := slices.DeleteFunc(variables, func(variable string) bool { return !isWanted(variable) })
 
-		for _, variable := range texts {
-			if done[variable] {
-				continue
-			}
-
-			done[variable] = true
-
-			for _, value := range severalLines {
-				filled, err := readTexts(fill(t, template, texts, func(other string) string {
-					if other == variable {
-						return value
-					}
-
-					return mark(other)
-				}))
-				isChecked := checkedNames.MatchString(variable)
-				if err == nil && !isChecked && !areFilled(filled, plain, mark(variable), value) {
-					t.Errorf("%s: %s with %q changes silently", name, variable, value)
-				}
+		for _, variable := range wanted {
+			if !done[variable] {
+				done[variable] = true
+				try(name, template, wanted, variable)
 			}
 		}
 	}
+
+	return len(done)
 }
 
 // areFilled reports whether texts have a value at the place of a mark, or differ from the template's in number: the API
@@ -165,38 +180,21 @@ var hostileLists = []string{
 // TestAListOfATemplateAddsNoKeyBesideIt fills in one list after the other. A value must be an error, or arrive in its
 // list: all other keys and values of the manifests, and of the manifests in them, stay as they are.
 func TestAListOfATemplateAddsNoKeyBesideIt(t *testing.T) {
-	names, err := fs.Glob(Files, "cluster-template*.yaml")
-	check.Error(t, err, "")
-
-	done := map[string]bool{}
-
-	for _, name := range names {
-		template, err := fs.ReadFile(Files, name)
-		check.Error(t, err, "")
-		variables, err := yamlprocessor.NewSimpleProcessor().GetVariables(template)
+	try := func(name string, template []byte, _ []string, variable string) {
+		plain, err := outsideLists(fill(t, template, []string{variable}, mark), mark(variable))
 		check.Error(t, err, "")
 
-		for _, variable := range variables {
-			if !listNames.MatchString(variable) || done[variable] {
-				continue
-			}
-
-			done[variable] = true
-			plain, err := outsideLists(fill(t, template, []string{variable}, mark), mark(variable))
-			check.Error(t, err, "")
-
-			for _, value := range hostileLists {
-				filled, err := outsideLists(fill(t, template, []string{variable},
-					func(string) string { return value }), value)
-				if err == nil && !slices.Equal(filled, plain) {
-					t.Errorf("%s: %s with %q changes something else:\n%v", name, variable,
-						value, difference(filled, plain))
-				}
+		for _, value := range hostileLists {
+			filled, err := outsideLists(fill(t, template, []string{variable},
+				func(string) string { return value }), value)
+			if err == nil && !slices.Equal(filled, plain) {
+				t.Errorf("%s: %s with %q changes something else:\n%v", name, variable,
+					value, difference(filled, plain))
 			}
 		}
 	}
 
-	check.Equal(t, "lists were tried", len(done) > 6, true)
+	check.Equal(t, "lists were tried", forEachVariable(t, listNames.MatchString, try) > 6, true)
 }
 
 // difference returns the elements of only one of two lists.

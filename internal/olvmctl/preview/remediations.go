@@ -25,7 +25,7 @@ func (m *Manifests) checkRemediations() error {
 			continue
 		}
 
-		if found := changeOfRepair(part); found != "" {
+		if found := changeOfSpec(part, writtenSpec); found != "" {
 			errs = append(errs, fmt.Errorf("%s: %s: if a MachineHealthCheck finds Machine %s/%s unhealthy, its VM is "+
 				"powered off and on by this object, and by no other; Cluster API makes OLVMRemediations: remove it",
 				ownerName(part.Written), found, part.Written.GetNamespace(), part.Written.GetName()))
@@ -35,17 +35,8 @@ func (m *Manifests) checkRemediations() error {
 	return errors.Join(errs...)
 }
 
-// changeOfRepair returns the change of an OLVMRemediation or of a template of these, or "" for none.
-func changeOfRepair(part planinput.ClassPart) string {
-	switch {
-	case part.Unread != "":
-		return part.Unread + ", so that it may change"
-	case part.Live == nil:
-		return "it is new"
-	}
-
-	return describeSpecChange(part.Written.Object["spec"], part.Live.Object["spec"])
-}
+// writtenSpec is the specification of an object as it is.
+func writtenSpec(object *unstructured.Unstructured) any { return object.Object["spec"] }
 
 // noteRemediations adds notes about templates of OLVMRemediations. They decide whether an unhealthy machine is rebooted
 // before it is replaced.
@@ -55,7 +46,7 @@ func (m *Manifests) noteRemediations() {
 			continue
 		}
 
-		if found := changeOfRepair(part); found != "" {
+		if found := changeOfSpec(part, writtenSpec); found != "" {
 			m.addNote(fmt.Sprintf("%s: %s: where a MachineHealthCheck refers to it, VMs of unhealthy machines are "+
 				"powered off and on, and machines that stay unhealthy are replaced, which cannot be seen in "+
 				"the manifests",

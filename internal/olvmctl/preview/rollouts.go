@@ -381,7 +381,7 @@ func (m *Manifests) noteWaiting() {
 	m.noteMachinePools()
 
 	for _, part := range m.HealthChecks() {
-		if found := changeOfHealthCheck(part); found != "" {
+		if found := changeOfSpec(part, timedSpec); found != "" {
 			m.addNote(fmt.Sprintf("%s: %s: Cluster API destroys machines of Cluster %s/%s that it finds unhealthy, "+
 				"which the plan cannot show", ownerName(part.Written), found,
 				part.Written.GetNamespace(), part.Cluster))
@@ -404,8 +404,8 @@ func (m *Manifests) noteWaiting() {
 	}
 }
 
-// changeOfHealthCheck returns the change of a MachineHealthCheck, or "" for none.
-func changeOfHealthCheck(part planinput.ClassPart) string {
+// changeOfSpec returns the change of an object, or "" for none. specOf returns the specification to compare.
+func changeOfSpec(part planinput.ClassPart, specOf func(*unstructured.Unstructured) any) string {
 	switch {
 	case part.Unread != "":
 		return part.Unread + ", so it may change"
@@ -413,7 +413,7 @@ func changeOfHealthCheck(part planinput.ClassPart) string {
 		return "it is new"
 	}
 
-	return describeSpecChange(timedSpec(part.Written), timedSpec(part.Live))
+	return describeSpecChange(specOf(part.Written), specOf(part.Live))
 }
 
 // timedSpec is the specification of a MachineHealthCheck with Cluster API's default, in v1beta2 or v1beta1.
